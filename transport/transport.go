@@ -1,0 +1,139 @@
+// Package transport says what a relay and a client need of a medium that
+// carries messages: a WebSocket, a TCP stream, datagrams, an in-memory pipe.
+//
+// It holds interfaces and errors only. The media are packages of their own
+// ([github.com/sotto-relay/sotto/transport/ws] and so on), so that a program
+// links those that it uses.
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Kind tells text messages from binary ones, where the medium does.
+type Kind uint8
+
+const (
+	Binary Kind = iota // media that make no difference carry everything as Binary
+	Text
+)
+
+// A Conn carries whole messages in both directions.
+//
+// At most one goroutine reads and at most one writes at a time. The deadline
+// setters, Close, RemoteAddr and Value may be called by any goroutine at any
+// time. After Close every pending and later Read and Write fails.
+type Conn interface {
+	// Read returns the next message. The slice is valid until the next Read.
+	//
+	// ErrTooLarge means that one message was longer than the limit of the Conn
+	// and was skipped: the next Read returns the next message, and Write still
+	// works. What is longer than four times the limit ends the Conn instead.
+	// A peer that closed with a code is reported as a *CloseError, one that
+	// closed without as io.EOF. Past the read deadline the error is
+	// os.ErrDeadlineExceeded, and reading can go on after a new deadline.
+	Read() (Kind, []byte, error)
+
+	// Write writes messages of one kind in order and returns how many it wrote
+	// whole. It blocks until the medium has taken something, no longer: n may be
+	// short without an error (even 0, when only a part of the first message was
+	// taken). The caller then calls again with msgs[n:], unchanged, since the
+	// Conn remembers how much of msgs[n] has gone out. Nothing is retained.
+	//
+	// Past the write deadline, when the medium took nothing at all, the error is
+	// os.ErrDeadlineExceeded, and the same call may be made again.
+	Write(k Kind, msgs [][]byte) (n int, err error)
+
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+
+	// Close ends the connection, with a close code (RFC 6455, section 7.4) and a
+	// reason of at most 123 bytes for the peer where the medium has them. It may
+	// be called any number of times; the first call counts. It does not wait for
+	// the peer. What an earlier Write left half written is abandoned.
+	Close(code uint16, reason string) error
+
+	RemoteAddr() net.Addr
+
+	// Value returns what the medium knows of the connection under a key that its
+	// package defines (TLS state, upgrade request, …), or nil.
+	Value(key any) any
+}
+
+// A TryWriter is a Conn that can write without waiting. TryWrite is Write,
+// except that it returns at once with what the medium takes now: (0, nil) when
+// that is nothing. The two share one place in the stream, and one caller at a
+// time.
+type TryWriter interface {
+	TryWrite(k Kind, msgs [][]byte) (n int, err error)
+}
+
+// A Batcher is a Conn that tells when a batch of messages has been read. It
+// calls dry, on the goroutine that reads, whenever Read is about to wait for
+// the medium: all that came in together has been returned by then.
+// SetDry is called once, before the first Read.
+type Batcher interface {
+	SetDry(dry func())
+}
+
+// A Listener accepts connections, like a net.Listener. After Close, Accept
+// returns net.ErrClosed.
+type Listener interface {
+	Accept() (Conn, error)
+	Close() error
+	Addr() net.Addr
+}
+
+// A Handler takes a connection over. HandleConn may return at once; the handler
+// closes the Conn when it is done with it. (A net/http server cancels a
+// request's context when ServeHTTP returns, also after a hijack: so no context
+// of the medium's is passed.)
+type Handler interface {
+	HandleConn(Conn)
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(Conn)
+
+// HandleConn calls f(c).
+func (f HandlerFunc) HandleConn(c Conn) { f(c) }
+
+// A Dialer opens a connection to one address. The context bounds the dialling,
+// not the connection.
+type Dialer func(ctx context.Context) (Conn, error)
+
+// ErrTooLarge is returned by Read for a message over the limit, which it has
+// skipped.
+var ErrTooLarge = errors.New("transport: message too large")
+
+// A CloseError is what Read returns after the peer has closed with a code, or
+// after the Conn itself was closed with one.
+type CloseError struct {
+	Code   uint16 // RFC 6455, section 7.4; 1005 when the peer named none
+	Reason string // at most 123 bytes
+}
+
+func (e *CloseError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("transport: closed (%d)", e.Code)
+	}
+	return fmt.Sprintf("transport: closed (%d): %s", e.Code, e.Reason)
+}
+
+// Close codes in use (RFC 6455, section 7.4.1).
+const (
+	CloseNormal      = 1000
+	CloseGoingAway   = 1001
+	CloseProtocol    = 1002 // malformed
+	CloseUnsupported = 1003 // text where binary is wanted
+	CloseNoStatus    = 1005 // reserved: stands for a close frame without a code
+	CloseInvalidUTF8 = 1007
+	ClosePolicy      = 1008
+	CloseTooLarge    = 1009
+	CloseInternal    = 1011
+	CloseTryLater    = 1013
+)
