@@ -68,9 +68,9 @@ type Result struct {
 
 // Errors of a Put that the sender is told of.
 var (
-	ErrInboxFull   = errors.New("inbox full")              // the recipient's quota
+	ErrInboxFull   = errors.New("inbox full")               // the recipient's quota
 	ErrSenderQuota = errors.New("too many from one sender") // Quota.PerSender
-	ErrStorageFull = errors.New("storage full")            // the store as a whole
+	ErrStorageFull = errors.New("storage full")             // the store as a whole
 	ErrClosed      = errors.New("inbox: store is closed")
 )
 
