@@ -30,9 +30,10 @@ const (
 type Conn interface {
 	// Read returns the next message. The slice is valid until the next Read.
 	//
-	// ErrTooLarge means that one message was longer than the limit of the Conn
-	// and was skipped: the next Read returns the next message, and Write still
-	// works. What is longer than four times the limit ends the Conn instead.
+	// ErrTooLarge means that one message was longer than the read limit and was
+	// skipped: the next Read returns the next message, and Write still works.
+	// What is longer than four times the limit ends the Conn instead, as does
+	// anything over the limit of a stream that cannot find the next message.
 	// A peer that closed with a code is reported as a *CloseError, one that
 	// closed without as io.EOF. Past the read deadline the error is
 	// os.ErrDeadlineExceeded, and reading can go on after a new deadline.
@@ -50,6 +51,12 @@ type Conn interface {
 
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
+
+	// SetReadLimit sets how many bytes a message may have, from the next Read on.
+	// A Conn starts with the limit that its medium was configured with. Called by
+	// the goroutine that reads, between Reads: a relay keeps it small until it
+	// knows its peer.
+	SetReadLimit(n int)
 
 	// Close ends the connection, with a close code (RFC 6455, section 7.4) and a
 	// reason of at most 123 bytes for the peer where the medium has them. It may
