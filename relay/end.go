@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// lastWords is how long the end of a connection waits for what is queued (an
+// error frame, replies) to be taken by the medium.
+const lastWords = time.Second
+
+// fail ends the connection from anywhere, without waiting.
+func (p *Port) fail(err error) {
+	if !p.ending.Load() {
+		go p.end(err)
+	}
+}
+
+// end takes the connection down. Only the first call does anything.
+func (p *Port) end(err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if errors.Is(err, errPeerGone) {
+		cancel()
+	}
+	p.endWithin(ctx, err)
+}
+
+// endWithin is end, with ctx bounding the time for what is queued to be written.
+func (p *Port) endWithin(ctx context.Context, err error) {
+	if !p.ending.CompareAndSwap(false, true) {
+		return
+	}
+	p.err = err
+	p.loop.Lock()
+	p.session.Close(err) // may reply
+	p.closed = true
+	for t := range p.timers {
+		t.Stop()
+	}
+	clear(p.timers)
+	p.leaveGroups()
+	p.loop.Unlock()
+	if p.readyTime != nil {
+		p.readyTime.Stop()
+	}
+
+	p.flush() // whoever had promised to may be this goroutine
+	stop := context.AfterFunc(ctx, func() {
+		p.out.mu.Lock()
+		p.out.change.Broadcast()
+		p.out.mu.Unlock()
+	})
+	p.out.wait(true, func() bool { return ctx.Err() == nil })
+	stop()
+
+	r := AsRefusal(err)
+	p.s.logEnd(p, r)
+	if p.seat != nil {
+		p.s.leave(p.seat, p)
+	} else {
+		p.halt()
+	}
+	p.cancel()
+	_ = p.conn.Close(r.closeCode(), r.Sentence())
+	close(p.ended)
+	if p.seat != nil {
+		p.s.router.release(p.seat)
+	}
+}
+
+// halt stops the outbox and returns the messages that were only in it.
+func (p *Port) halt() []leftover {
+	p.out.stop()
+	_ = p.conn.SetWriteDeadline(time.Unix(1, 0)) // whoever writes returns
+	p.out.wait(false, func() bool { return true })
+	left, pubs := p.out.takeBack()
+	p.s.count.queued.Add(-int64(pubs))
+	p.s.count.dropped[dropGone].Add(int64(pubs))
+	_ = p.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	return left
+}

@@ -1,0 +1,98 @@
+package relay
+
+import "time"
+
+// Limits bound what a server takes and holds. A zero field means its default,
+// never "unbounded".
+type Limits struct {
+	// WriteTimeout is how long a write may make no progress before the connection
+	// is cut as slow. Default 30 s.
+	WriteTimeout time.Duration
+
+	// OutboxMessages and OutboxBytes bound what waits in memory for one
+	// connection. What exceeds them goes to the inbox. A single longer message
+	// still passes through an empty outbox. Defaults 1,024 and 1 MiB.
+	OutboxMessages int
+	OutboxBytes    int
+
+	// ControlBytes bounds the replies that wait for one connection; beyond it the
+	// connection is closed. Default 64 KiB.
+	ControlBytes int
+
+	// FlushBytes is how much of a backlog is in memory at a time while it is
+	// written to its recipient. Default 256 KiB.
+	FlushBytes int
+
+	// Groups is how many groups one connection may join. Default 4,096.
+	Groups int
+
+	// PurgeInterval is the time between purges of expired entries. Default 1 min.
+	PurgeInterval time.Duration
+
+	// Unmetered lifts rates and counts: those whose zero value in Dialects is not
+	// overridden there. What bounds memory stays.
+	Unmetered bool
+
+	// Dialects override the defaults of dialects, by name.
+	Dialects map[string]DialectLimits
+}
+
+// DialectLimits are the limits that differ between dialects. Zero fields mean
+// the dialect's default, and where it has none, no bound.
+type DialectLimits struct {
+	MessageBytes   int           // one message, as the transport counts it
+	UnreadyBytes   int           // one message before the session is ready
+	ReadyTimeout   time.Duration // from the start of the connection to ready
+	MessageRate    float64       // messages per second and connection
+	MessageBurst   int
+	ByteRate       float64 // bytes per second and connection
+	ByteBurst      int
+	InboxMessages  int // per recipient
+	InboxBytes     int64
+	InboxPerSender int // entries from one sender to one recipient
+	InboxTTL       time.Duration
+	DropOldest     bool // at a full inbox drop the oldest instead of refusing the new one
+}
+
+// MaxLimits returns limits that meter nothing: for benchmarks and trusted
+// networks.
+func MaxLimits() Limits { return Limits{Unmetered: true} }
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	def(&l.WriteTimeout, 30*time.Second)
+	def(&l.OutboxMessages, 1024)
+	def(&l.OutboxBytes, 1<<20)
+	def(&l.ControlBytes, 64<<10)
+	def(&l.FlushBytes, 256<<10)
+	def(&l.Groups, 4096)
+	def(&l.PurgeInterval, time.Minute)
+	return l
+}
+
+// forDialect merges the overrides for d into its defaults.
+func (l *Limits) forDialect(d Dialect) DialectLimits {
+	r, base := l.Dialects[d.Name()], d.Limits()
+	if l.Unmetered {
+		base.MessageRate, base.ByteRate = 0, 0
+	}
+	def(&r.MessageBytes, base.MessageBytes)
+	def(&r.UnreadyBytes, base.UnreadyBytes)
+	def(&r.ReadyTimeout, base.ReadyTimeout)
+	def(&r.MessageRate, base.MessageRate)
+	def(&r.MessageBurst, base.MessageBurst)
+	def(&r.ByteRate, base.ByteRate)
+	def(&r.ByteBurst, base.ByteBurst)
+	def(&r.InboxMessages, base.InboxMessages)
+	def(&r.InboxBytes, base.InboxBytes)
+	def(&r.InboxPerSender, base.InboxPerSender)
+	def(&r.InboxTTL, base.InboxTTL)
+	def(&r.DropOldest, base.DropOldest)
+	return r
+}

@@ -1,0 +1,584 @@
+package relay
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/sotto-relay/sotto/transport"
+)
+
+// shareFrom is the size from which a message to many is kept once and referred
+// to, instead of copied into each outbox.
+const shareFrom = 1 << 10
+
+// A shared is one message in wire form that several outboxes refer to.
+type shared struct {
+	refs atomic.Int32
+	data []byte
+}
+
+var sharedPool = sync.Pool{New: func() any { return new(shared) }}
+
+func (s *shared) release() {
+	if s.refs.Add(-1) == 0 {
+		if cap(s.data) > 64<<10 {
+			s.data = nil
+		}
+		sharedPool.Put(s)
+	}
+}
+
+// class says what may become of a slot that finds no room or is not written.
+type class uint8
+
+const (
+	control     class = iota // of this connection only; never dropped, goes down with it
+	message                  // goes to the inbox
+	publication              // the oldest are dropped
+	dropped                  // a publication that has been
+)
+
+// A slot is one message in an outbox. It says all that is needed to store a
+// message that could not be written.
+type slot struct {
+	shared   *shared // nil: the bytes are the next n of the buffer
+	copy     *spilled
+	from     Address
+	received int64
+	ttl      int64
+	seq      uint64 // the inbox entry it was read from
+	id       ID
+	n        int32
+	class    class
+	kind     transport.Kind
+	flags    uint8
+	form     uint8
+
+	ephemeral bool
+}
+
+// live says whether the slot is the only place where its message is.
+func (s *slot) live() bool {
+	return s.class == message && s.seq == 0 && (s.copy == nil || s.copy.refused())
+}
+
+// A batch is a run of slots with their bytes.
+type batch struct {
+	slots []slot
+	buf   []byte
+	vecs  [][]byte // the slots' bytes, while the batch is written
+}
+
+var batchPool = sync.Pool{New: func() any { return new(batch) }}
+
+func (b *batch) free() {
+	const keepBytes, keepSlots = 64 << 10, 1 << 10
+	if cap(b.buf) > keepBytes || cap(b.slots) > keepSlots {
+		return
+	}
+	clear(b.slots)
+	clear(b.vecs)
+	b.slots, b.buf, b.vecs = b.slots[:0], b.buf[:0], b.vecs[:0]
+	batchPool.Put(b)
+}
+
+// vec fills b.vecs.
+func (b *batch) vec() {
+	off := 0
+	b.vecs = b.vecs[:0]
+	for i := range b.slots {
+		s := &b.slots[i]
+		if s.shared != nil {
+			b.vecs = append(b.vecs, s.shared.data)
+			continue
+		}
+		end := off + int(s.n)
+		b.vecs = append(b.vecs, b.buf[off:end:end])
+		off = end
+	}
+}
+
+// An outbox holds what waits to be written to one connection. Pushing never
+// blocks. Whoever pushes into an idle outbox has to see to the writing (see
+// Port.flush); there is no goroutine and no memory while it is idle.
+type outbox struct {
+	mu      sync.Mutex
+	queue   *batch // nil when empty
+	bytes   int    // in queue, and being written
+	slots   int    // likewise
+	ctl     int    // bytes of control among them
+	gone    int    // slots in queue that were dropped
+	dead    int    // bytes of theirs in queue.buf
+	oldest  int    // in queue.slots: none before it is a publication
+	state   outboxState
+	stopped bool      // takes nothing more, and whoever writes gives up
+	last    bool      // takes control only
+	change  sync.Cond // on mu: state or stopped has changed, or it became empty
+
+	entries int           // slots that were read from the inbox
+	spills  int           // messages of which the end of the slot or of the copy is not known yet
+	written []uint64      // inbox entries that have been written, to be deleted
+	pump    chan struct{} // with room for one; told of writing while the pump runs
+
+	// What is being written belongs to whoever set state to writing, except that
+	// spill reads it and sets copy in its slots.
+	out  *batch
+	done int // slots of out that have been written
+}
+
+type outboxState uint8
+
+const (
+	idle      outboxState = iota
+	scheduled             // somebody has promised to flush
+	writing
+)
+
+// verdict is the answer to a push.
+type verdict uint8
+
+const (
+	pushed  verdict = iota
+	first           // pushed, and the caller has to flush
+	full            // no room
+	unfit           // cannot be rendered in the session's form
+	stopped         // the connection is going down
+)
+
+func (o *outbox) init() { o.change.L = &o.mu }
+
+// admit makes sure of a queue to append to, with room for n bytes more.
+func (o *outbox) admit(c class, n int, l *Limits) verdict {
+	switch {
+	case o.stopped || o.last && c != control:
+		return stopped
+	case c == control && o.ctl+n > l.ControlBytes && o.ctl > 0:
+		return full
+	case c != control && o.slots > 0 && (o.slots >= l.OutboxMessages || o.bytes+n > l.OutboxBytes):
+		return full
+	}
+	if o.queue == nil {
+		o.queue = batchPool.Get().(*batch)
+		o.oldest, o.gone, o.dead = 0, 0, 0
+	}
+	return pushed
+}
+
+// added accounts for the slot just appended, and says who flushes.
+func (o *outbox) added(s *slot) verdict {
+	o.bytes += int(s.n)
+	o.slots++
+	if s.class == control {
+		o.ctl += int(s.n)
+	}
+	if s.seq != 0 {
+		o.entries++
+	}
+	if o.state == idle {
+		o.state = scheduled
+		return first
+	}
+	return pushed
+}
+
+// pushFrame queues bytes as they are.
+func (o *outbox) pushFrame(c class, f frame, l *Limits) verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v := o.admit(c, len(f.data), l); v != pushed {
+		return v
+	}
+	o.queue.buf = append(o.queue.buf, f.data...)
+	o.queue.slots = append(o.queue.slots, slot{class: c, kind: f.kind, n: int32(len(f.data))})
+	return o.added(&o.queue.slots[len(o.queue.slots)-1])
+}
+
+// pushMessage renders m into the queue.
+func (o *outbox) pushMessage(m *Message, d Dialect, form uint8, l *Limits) verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v := o.admit(message, len(m.Data), l); v != pushed {
+		return v
+	}
+	b := o.queue
+	before := len(b.buf)
+	kind, buf, err := d.Render(b.buf, form, m)
+	if err != nil {
+		if len(b.slots) == 0 {
+			o.queue = nil
+			b.free()
+		}
+		return unfit
+	}
+	b.buf = buf
+	b.slots = append(b.slots, slot{
+		class: message, kind: kind, n: int32(len(buf) - before),
+		from: m.From, id: m.ID, form: form, flags: m.Flags,
+		received: m.received, ttl: int64(m.TTL), seq: m.seq, ephemeral: m.Ephemeral,
+	})
+	return o.added(&b.slots[len(b.slots)-1])
+}
+
+// pushPublication queues a publication, by reference if it is large. At a limit
+// it makes room by dropping older ones, and returns how many.
+func (o *outbox) pushPublication(k transport.Kind, pub *shared, l *Limits) (v verdict, lost int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(pub.data)
+	for v = o.admit(publication, n, l); v == full; v = o.admit(publication, n, l) {
+		if !o.dropOldest() {
+			return full, lost
+		}
+		lost++
+	}
+	if v != pushed {
+		return v, lost
+	}
+	b, s := o.queue, slot{class: publication, kind: k, n: int32(n)}
+	if n >= shareFrom {
+		pub.refs.Add(1)
+		s.shared = pub
+	} else {
+		b.buf = append(b.buf, pub.data...)
+	}
+	b.slots = append(b.slots, s)
+	return o.added(&b.slots[len(b.slots)-1]), lost
+}
+
+// dropOldest drops the oldest publication that is not being written.
+func (o *outbox) dropOldest() bool {
+	b := o.queue
+	if b == nil {
+		return false
+	}
+	for ; o.oldest < len(b.slots); o.oldest++ {
+		s := &b.slots[o.oldest]
+		if s.class != publication {
+			continue
+		}
+		o.drop(s)
+		if o.gone > len(b.slots)/2 || o.dead > len(b.buf)/2 {
+			o.compact()
+		}
+		return true
+	}
+	return false
+}
+
+// drop takes a slot out of the queue; compact will remove it.
+func (o *outbox) drop(s *slot) {
+	o.bytes -= int(s.n)
+	o.slots--
+	o.gone++
+	s.class = dropped
+	if s.shared != nil {
+		s.shared.release()
+		s.shared, s.n = nil, 0
+	}
+	o.dead += int(s.n)
+}
+
+// compact takes dropped slots and their bytes out of the queue.
+func (o *outbox) compact() {
+	b := o.queue
+	from, to, kept := 0, 0, 0
+	for _, s := range b.slots {
+		n := int(s.n)
+		if s.shared != nil {
+			n = 0
+		}
+		if s.class != dropped {
+			copy(b.buf[to:], b.buf[from:from+n])
+			to += n
+			b.slots[kept] = s
+			kept++
+		}
+		from += n
+	}
+	clear(b.slots[kept:])
+	b.slots, b.buf = b.slots[:kept], b.buf[:to]
+	o.oldest, o.gone, o.dead = 0, 0, 0
+	if kept == 0 {
+		o.queue = nil
+		b.free()
+	}
+}
+
+// begin makes the caller the one who writes, if somebody is wanted.
+func (o *outbox) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state != scheduled {
+		return false
+	}
+	o.state = writing
+	return true
+}
+
+// take takes what is queued for writing, or ends the writing and returns false
+// when there is nothing or the outbox was stopped.
+func (o *outbox) take() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.queue != nil && o.gone > 0 {
+		o.compact()
+	}
+	if o.stopped || o.queue == nil {
+		o.idle()
+		return false
+	}
+	o.out, o.queue, o.done = o.queue, nil, 0
+	o.out.vec()
+	return true
+}
+
+// idle ends the writing. The caller holds mu.
+func (o *outbox) idle() {
+	o.state = idle
+	o.change.Broadcast()
+	o.poke()
+}
+
+// poke wakes the pump, if one runs. The caller holds mu.
+func (o *outbox) poke() {
+	if o.pump != nil {
+		select {
+		case o.pump <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// next returns the messages to write next, all of one kind. The caller is
+// writing; nil means that the batch is finished.
+func (o *outbox) next() (transport.Kind, [][]byte) {
+	if o.out == nil {
+		return 0, nil
+	}
+	i := o.done
+	k, j := o.out.slots[i].kind, i+1
+	for j < len(o.out.slots) && o.out.slots[j].kind == k {
+		j++
+	}
+	return k, o.out.vecs[i:j]
+}
+
+// wrote accounts for the first n messages of next and returns how many of them
+// were held nowhere else and so have left the relay.
+func (o *outbox) wrote(n int) (delivered int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := o.done; i < o.done+n; i++ {
+		s := &o.out.slots[i]
+		o.bytes -= int(s.n)
+		o.slots--
+		switch {
+		case s.class == control:
+			o.ctl -= int(s.n)
+		case s.class == message && s.seq != 0:
+			o.entries--
+			o.written = append(o.written, s.seq)
+		case s.class == message && s.copy != nil:
+			if s.copy.refused() {
+				delivered++
+			}
+			s.copy.end(o, &s.copy.written)
+		case s.class == message:
+			delivered++
+		}
+		if s.shared != nil {
+			s.shared.release()
+			s.shared = nil
+		}
+	}
+	o.done += n
+	if o.done == len(o.out.slots) {
+		o.out.free()
+		o.out = nil
+		if o.queue == nil {
+			o.change.Broadcast()
+		}
+	}
+	o.poke()
+	return delivered
+}
+
+// giveUp ends the writing with work left: the connection goes down.
+func (o *outbox) giveUp() {
+	o.mu.Lock()
+	o.idle()
+	o.mu.Unlock()
+}
+
+func (o *outbox) isStopped() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stopped
+}
+
+// stop makes the outbox take nothing more. Who writes has to be interrupted by
+// the connection's write deadline.
+func (o *outbox) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stopped = true
+	if o.state != writing {
+		o.idle()
+	}
+}
+
+// wait waits until nobody writes, or with empty until nothing is left to write,
+// for as long as on says so.
+func (o *outbox) wait(empty bool, on func() bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for (o.state == writing || empty && !o.stopped && o.slots > 0) && on() {
+		o.change.Wait()
+	}
+}
+
+// A leftover is a message taken back from an outbox, with its bytes.
+type leftover struct {
+	slot
+	data []byte
+}
+
+// takeBack removes all that was not written and returns the live messages among
+// it, in order, and the number of publications. Nobody writes, and the outbox is
+// stopped. If nothing was half written, it can take last words afterwards:
+// control, and nothing else.
+func (o *outbox) takeBack() (left []leftover, pubs int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = o.out == nil
+	o.stopped = !o.last
+	if o.out != nil {
+		left, pubs = o.collect(left, pubs, o.out, o.done)
+	}
+	if o.queue != nil {
+		left, pubs = o.collect(left, pubs, o.queue, 0)
+	}
+	o.out, o.queue, o.bytes, o.slots, o.ctl, o.entries = nil, nil, 0, 0, 0, 0
+	o.poke()
+	return left, pubs
+}
+
+func (o *outbox) collect(left []leftover, pubs int, b *batch, from int) ([]leftover, int) {
+	b.vec()
+	for i := from; i < len(b.slots); i++ {
+		s := &b.slots[i]
+		if s.live() {
+			left = append(left, leftover{slot: *s, data: append([]byte(nil), b.vecs[i]...)})
+		}
+		if s.copy != nil {
+			s.copy.end(o, &s.copy.taken)
+		}
+		if s.class == publication {
+			pubs++
+		}
+		if s.shared != nil {
+			s.shared.release()
+		}
+	}
+	b.free()
+	return left, pubs
+}
+
+// spill returns the live messages of the outbox, in order. Those that are not
+// being written yet are moved out; the others stay, tied to their copies.
+func (o *outbox) spill() (left []leftover) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.out != nil {
+		for i := o.done; i < len(o.out.slots); i++ {
+			if s := &o.out.slots[i]; s.live() && s.copy == nil && !s.ephemeral {
+				s.copy = new(spilled)
+				o.spills++
+				left = append(left, leftover{slot: *s, data: append([]byte(nil), o.out.vecs[i]...)})
+			}
+		}
+	}
+	if o.queue == nil {
+		return left
+	}
+	o.queue.vec()
+	for i := range o.queue.slots {
+		if s := &o.queue.slots[i]; s.live() && !s.ephemeral {
+			left = append(left, leftover{slot: *s, data: append([]byte(nil), o.queue.vecs[i]...)})
+			o.drop(s)
+		}
+	}
+	o.compact()
+	return left
+}
+
+// load returns how many bytes wait, or are being written.
+func (o *outbox) load() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
+
+// owes says whether entries of the inbox are in the outbox, or have been written
+// and not been deleted.
+func (o *outbox) owes() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.entries > 0 || o.spills > 0 || len(o.written) > 0
+}
+
+// spilling says whether copies in the inbox may still be written from here.
+func (o *outbox) spilling() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.spills > 0
+}
+
+// takeWritten returns the entries to delete.
+func (o *outbox) takeWritten() []uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := o.written
+	o.written = nil
+	return w
+}
+
+// A spilled ties a message that is being written to the copy of it that is put
+// into the inbox: whichever ends first, the other one learns. All of it is under
+// the outbox's lock.
+type spilled struct {
+	put     bool   // the put has ended
+	seq     uint64 // with this entry; zero: refused
+	written bool   // the slot has ended: written,
+	taken   bool   // or taken back
+}
+
+// end notes the end of the slot in how.
+func (c *spilled) end(o *outbox, how *bool) {
+	*how = true
+	if c.put {
+		c.both(o)
+	}
+}
+
+// stored notes the end of the put, seq being zero if it was refused.
+func (c *spilled) stored(o *outbox, seq uint64) (written, taken bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.put, c.seq = true, seq
+	if c.written || c.taken {
+		c.both(o)
+	}
+	return c.written, c.taken
+}
+
+// both settles the two.
+func (c *spilled) both(o *outbox) {
+	o.spills--
+	if c.written && c.seq != 0 {
+		o.written = append(o.written, c.seq)
+	}
+	o.poke()
+}
+
+func (c *spilled) refused() bool { return c.put && c.seq == 0 }

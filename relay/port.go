@@ -1,0 +1,404 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sotto-relay/sotto/transport"
+	"golang.org/x/time/rate"
+)
+
+// A speaker is a dialect with its limits, as one Serve or Speak set it up.
+type speaker struct {
+	dialect Dialect
+	limits  DialectLimits
+}
+
+// A Port is a session's way into the relay: one connection.
+//
+// Claim, Send, Join, Leave, Publish, Ready and SetForm are for the session's own
+// calls (Receive, Close, functions given to After, NewSession). The other
+// methods may be called by anybody.
+type Port struct {
+	s       *Server
+	conn    transport.Conn
+	speaker *speaker
+	out     outbox
+	ctx     context.Context // ends with the connection
+	cancel  context.CancelFunc
+	started time.Time
+
+	// Owned by whoever holds loop: the reading goroutine while it is in Receive, a
+	// timer, the end.
+	loop    sync.Mutex
+	session Session
+	seat    *seat
+	weak    bool
+	form    uint8 // set before the port can be found by others
+	ready   bool
+	closed  bool
+	timers  map[*time.Timer]struct{}
+	groups  map[*group]struct{}
+	renders []rendered
+
+	// Owned by the reading goroutine.
+	batching  bool
+	now       time.Time
+	perMsg    *rate.Limiter
+	perByte   *rate.Limiter
+	readyTime *time.Timer
+
+	// Outboxes that found themselves idle during this batch; flushed at its end.
+	dirtyMu sync.Mutex
+	inBatch bool
+	dirty   []*Port
+	spare   []*Port // memory for dirty
+
+	ending atomic.Bool
+	ended  chan struct{} // closed when the end is complete
+	err    error         // why; before ended is closed
+}
+
+// A Claim is a session's wish to be an address.
+type Claim struct {
+	Address Address
+
+	// Greeting is sent before anything that is for the address: the confirmation
+	// of a login. May be empty.
+	Greeting []byte
+	Kind     transport.Kind
+
+	// Weak sessions cannot take an address over from one that is not.
+	Weak bool
+}
+
+// Claim makes the session the one that messages for an address go to, and so
+// ready. An older session of the address is closed with CodeReplaced; what it
+// had not written comes to this one. The inbox is flushed from here on. A port
+// claims one address, once.
+func (p *Port) Claim(c Claim) error {
+	st := p.s.router.acquire(c.Address)
+	p.weak = c.Weak
+	// In the queue before the seat is taken: nothing can come before it.
+	if len(c.Greeting) > 0 {
+		p.Reply(c.Kind, c.Greeting)
+	}
+	old, err := p.s.sit(st, p, c.Weak)
+	if err != nil {
+		p.s.router.release(st)
+		return err
+	}
+	p.seat = st
+	p.Ready()
+	if old != nil {
+		go old.end(&Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"})
+	}
+	if p.s.Inbox != nil {
+		st.mu.Lock()
+		if st.port == p {
+			p.s.startPump(st, st.pump)
+		}
+		st.mu.Unlock()
+	}
+	return nil
+}
+
+// Ready says that the peer has done what its dialect wants of it before it may
+// hold resources: the time limit ends and longer messages are read. Claim
+// implies it.
+func (p *Port) Ready() {
+	p.ready = true
+	if p.readyTime != nil {
+		p.readyTime.Stop()
+	}
+	p.conn.SetReadLimit(p.speaker.limits.MessageBytes)
+}
+
+// Address returns the claimed address; zero if there is none.
+func (p *Port) Address() Address {
+	if p.seat == nil {
+		return Address{}
+	}
+	return p.seat.addr
+}
+
+// SetForm sets the form that messages are rendered in for this session. Before
+// Claim and Join.
+func (p *Port) SetForm(form uint8) { p.form = form }
+
+// Send brings m to its recipient. From is set here. It does not block; an Outcome
+// that is Pending is followed by a call of the session's Settled.
+func (p *Port) Send(m *Message) Outcome {
+	m.From = p.Address()
+	m.received = p.now.Sub(p.s.start).Nanoseconds()
+	return p.s.route(m, p)
+}
+
+// Reply queues one message for the peer. It does not block. What is replied
+// while the connection goes down may be lost.
+func (p *Port) Reply(k transport.Kind, msg []byte) {
+	switch p.out.pushFrame(control, frame{k, msg}, &p.s.limits) {
+	case first:
+		p.flushLater(p)
+	case full:
+		p.fail(&Refusal{Code: CodeOverloaded, Reason: "too many unread replies"})
+	}
+}
+
+// After calls f after d, unless the connection has ended by then, in turn with
+// the session's other calls. The function returned cancels it.
+func (p *Port) After(d time.Duration, f func()) (cancel func()) {
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		p.loop.Lock()
+		defer p.loop.Unlock()
+		if _, on := p.timers[t]; on {
+			delete(p.timers, t)
+			f()
+		}
+	})
+	if p.timers == nil {
+		p.timers = make(map[*time.Timer]struct{})
+	}
+	p.timers[t] = struct{}{}
+	return func() {
+		t.Stop()
+		delete(p.timers, t)
+	}
+}
+
+// End closes the connection, after the session has been told; AsRefusal(err) is
+// what the peer hears. It returns at once.
+func (p *Port) End(err error) { p.fail(err) }
+
+// RemoteAddr is the peer's address.
+func (p *Port) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
+
+// Log returns the server's logger.
+func (p *Port) Log() *slog.Logger { return p.s.log }
+
+// State returns the server's state store.
+func (p *Port) State() State { return p.s.State }
+
+func (p *Port) limits() *DialectLimits { return &p.speaker.limits }
+
+func (p *Port) settled(r Receipt) {
+	if st, ok := p.session.(Settler); ok {
+		st.Settled(r)
+	}
+}
+
+// read is the read loop. A session becomes ready in one goroutine and goes on in
+// a fresh one: handshakes want a large stack, and what comes after does not.
+func (p *Port) read() {
+	err := p.readUntilReady()
+	if err == nil {
+		go func() { p.finish(p.readMessages()) }()
+		return
+	}
+	p.finish(err)
+}
+
+func (p *Port) finish(err error) {
+	p.endBatch()
+	p.end(err)
+	<-p.ended
+	p.s.forget(p)
+}
+
+func (p *Port) readUntilReady() error {
+	for !p.ready {
+		if err := p.readOne(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Port) readMessages() error {
+	for {
+		if err := p.readOne(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Port) readOne() error {
+	k, msg, err := p.conn.Read()
+	switch {
+	case errors.Is(err, transport.ErrTooLarge):
+		return p.excess(&Refusal{Code: CodeTooLarge})
+	case err != nil:
+		return peerGone(err)
+	}
+	p.s.count.messages.Add(1)
+	if !p.batching {
+		p.batching, p.now = true, time.Now()
+		p.openBatch()
+	}
+	if p.perMsg != nil && !p.perMsg.AllowN(p.now, 1) || p.perByte != nil && !p.perByte.AllowN(p.now, len(msg)) {
+		return p.excess(&Refusal{Code: CodeRateLimited})
+	}
+	p.loop.Lock()
+	defer p.loop.Unlock()
+	if p.closed {
+		return errPeerGone
+	}
+	err = p.session.Receive(p.ctx, k, msg)
+	if _, ok := p.conn.(transport.Batcher); !ok {
+		p.endBatch()
+	}
+	return err
+}
+
+func (p *Port) excess(r *Refusal) error {
+	m, ok := p.session.(Metered)
+	if !ok {
+		return r
+	}
+	p.loop.Lock()
+	defer p.loop.Unlock()
+	if p.closed {
+		return errPeerGone
+	}
+	return m.Excess(r)
+}
+
+// peerGone marks the ordinary ends of a connection.
+func peerGone(err error) error {
+	var ce *transport.CloseError
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &ce) {
+		return errPeerGone
+	}
+	return errors.Join(errPeerGone, err)
+}
+
+// openBatch begins to put flushes off, unless that has begun.
+func (p *Port) openBatch() (opened bool) {
+	p.dirtyMu.Lock()
+	defer p.dirtyMu.Unlock()
+	opened, p.inBatch = !p.inBatch, true
+	return opened
+}
+
+// closeBatch writes what has been brought into outboxes that were idle since
+// openBatch: one write each, however many messages.
+func (p *Port) closeBatch() {
+	p.dirtyMu.Lock()
+	dirty := p.dirty
+	p.inBatch, p.dirty, p.spare = false, p.spare, nil
+	p.dirtyMu.Unlock()
+	for _, q := range dirty {
+		q.flush()
+	}
+	clear(dirty)
+	p.dirtyMu.Lock()
+	p.spare = dirty[:0]
+	p.dirtyMu.Unlock()
+}
+
+// endBatch ends the batch of messages that came in together.
+func (p *Port) endBatch() {
+	if p.batching {
+		p.batching = false
+		p.closeBatch()
+	}
+}
+
+// flushLater sees to the flushing of q, whose outbox was idle: at the end of the
+// batch of messages that p reads, or now if it reads none.
+func (p *Port) flushLater(q *Port) {
+	p.dirtyMu.Lock()
+	if p.inBatch {
+		p.dirty = append(p.dirty, q)
+		p.dirtyMu.Unlock()
+		return
+	}
+	p.dirtyMu.Unlock()
+	q.flush()
+}
+
+// flush writes what waits for p, without blocking. What the medium does not take
+// at once is left to a goroutine that lives until the outbox is empty.
+func (p *Port) flush() {
+	if !p.out.begin() {
+		return
+	}
+	w, try := p.conn.(transport.TryWriter)
+	const rounds = 4 // then others go on pushing, and the caller has its own work
+	for i := 0; ; i++ {
+		if !p.out.take() {
+			return
+		}
+		if !try || i == rounds {
+			break
+		}
+		whole, err := p.writeBatch(w.TryWrite)
+		if err != nil {
+			p.out.giveUp()
+			p.fail(peerGone(err))
+			return
+		}
+		if !whole {
+			break
+		}
+	}
+	go p.drain()
+}
+
+// writeBatch writes what has been taken, as far as one call of write for each run
+// of one kind goes.
+func (p *Port) writeBatch(write func(transport.Kind, [][]byte) (int, error)) (whole bool, err error) {
+	for {
+		k, msgs := p.out.next()
+		if msgs == nil {
+			return true, nil
+		}
+		n, err := write(k, msgs)
+		short := n < len(msgs)
+		if d := p.out.wrote(n); d > 0 {
+			p.s.count.delivered.Add(int64(d))
+			p.s.count.queued.Add(-int64(d))
+		}
+		if err != nil || short {
+			return false, err
+		}
+	}
+}
+
+// drain writes until the outbox is empty.
+func (p *Port) drain() {
+	for {
+		for whole := false; !whole; {
+			_ = p.conn.SetWriteDeadline(time.Now().Add(p.s.limits.WriteTimeout))
+			if p.out.isStopped() { // after the deadline was set: halt sets it to the past
+				p.out.giveUp()
+				return
+			}
+			var err error
+			whole, err = p.writeBatch(p.conn.Write)
+			if err != nil {
+				p.out.giveUp()
+				p.fail(p.writeError(err))
+				return
+			}
+		}
+		if !p.out.take() {
+			return
+		}
+	}
+}
+
+func (p *Port) writeError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &Refusal{Code: CodeOverloaded, Reason: "too slow", Err: err}
+	}
+	return peerGone(err)
+}

@@ -1,0 +1,202 @@
+package relay
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sotto-relay/sotto/inbox"
+)
+
+// A seat is where messages for one address meet: its live session, and what is
+// on its way to the inbox. It exists while there is either.
+//
+// The rule it keeps: nothing goes live while an entry of the recipient, or a put
+// in progress, could still come before it (spec inbox, "Flush").
+type seat struct {
+	addr Address
+	refs int // under the shard's lock
+
+	// order is held for reading around the decision to store a message and its
+	// Put, and for writing while messages that are older than any of those are
+	// brought back to the inbox. It is taken before mu.
+	order sync.RWMutex
+
+	mu      sync.Mutex
+	port    *Port // the live session
+	backlog bool  // messages go to the inbox although port is there
+	puts    int   // in progress
+	last    uint64
+	pump    chan struct{} // closed when the running pump ends; nil: none runs
+	wake    chan struct{} // with room for one: a put has ended
+}
+
+type offer uint8
+
+const (
+	offered   offer = iota
+	absent          // no session, or one that has a backlog
+	overflow        // the session is there, and slow
+	unfitting       // the session is there, and cannot carry this message
+)
+
+// offer queues m for the live session, if it may.
+func (st *seat) offer(m *Message, by *Port) offer {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	p := st.port
+	if p == nil || st.backlog {
+		return absent
+	}
+	switch p.out.pushMessage(m, p.speaker.dialect, p.form, &p.s.limits) {
+	case first:
+		by.flushLater(p)
+		fallthrough
+	case pushed:
+		p.s.count.accepted.Add(1)
+		p.s.count.queued.Add(1)
+		return offered
+	case full:
+		return overflow
+	case unfit:
+		return unfitting
+	}
+	return absent // going down; what it held is on its way back
+}
+
+// spill moves what waits in memory for a slow session to the inbox, so that all
+// that follows can queue behind it there.
+func (s *Server) spill(st *seat) {
+	if s.Inbox == nil {
+		return
+	}
+	st.order.Lock()
+	defer st.order.Unlock()
+	st.mu.Lock()
+	p := st.port
+	if p == nil || st.backlog {
+		st.mu.Unlock()
+		return
+	}
+	left := p.out.spill()
+	st.backlog = true
+	st.puts += len(left)
+	st.mu.Unlock()
+	s.putBack(st, p, left)
+}
+
+// putBack stores messages that were in p's outbox. The caller holds st.order and
+// has counted them in st.puts.
+func (s *Server) putBack(st *seat, p *Port, left []leftover) {
+	for _, l := range left {
+		s.count.queued.Add(-1)
+		s.count.storing.Add(1)
+		m := Message{
+			To: st.addr, From: l.from, ID: l.id, Form: l.form, Flags: l.flags, Data: l.data,
+			TTL: time.Duration(l.ttl), received: l.received,
+		}
+		s.keep(st)
+		// No quota: these were accepted, and the outbox bounded them.
+		s.Inbox.Put(s.ctx, s.entry(&m, p.limits()), inbox.Quota{}, func(r inbox.Result) {
+			s.returned(st, p, l.copy, r)
+		})
+	}
+}
+
+// returned ends one put of putBack. c ties it to a slot that p still had then.
+func (s *Server) returned(st *seat, p *Port, c *spilled, r inbox.Result) {
+	defer s.router.release(st)
+	s.tally(r)
+	s.count.storing.Add(-1)
+	seq := r.Seq
+	if r.Err != nil {
+		seq = 0
+	}
+	written, taken := false, true
+	if c != nil {
+		written, taken = c.stored(&p.out, seq)
+	}
+	switch {
+	case r.Repeat:
+		s.count.dropped[dropRepeat].Add(1)
+	case r.Err == nil:
+		s.count.stored.Add(1)
+	case written:
+		s.count.delivered.Add(1)
+	case taken:
+		s.count.dropped[dropRefused].Add(1)
+	default: // the slot is the only place again
+		s.count.queued.Add(1)
+	}
+	s.putDone(st, seq, false)
+}
+
+// putDone accounts for the end of a put and, if the recipient is here, has the
+// inbox flushed: no entry waits for the next login. A misfit waits for one.
+func (s *Server) putDone(st *seat, seq uint64, misfit bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.puts--
+	st.last = max(st.last, seq)
+	if st.port != nil && st.pump == nil && st.backlog && !misfit {
+		s.startPump(st, nil)
+	}
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep adds a reference for work that releases it at its end.
+func (s *Server) keep(st *seat) { s.router.acquire(st.addr) }
+
+// sit makes p the live session of the seat, with a backlog to flush until the
+// pump finds none. The session that was there is returned, already cut off: what
+// it had not written is in the inbox.
+func (s *Server) sit(st *seat, p *Port, weak bool) (old *Port, err error) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	st.mu.Lock()
+	if old = st.port; old != nil && weak && !old.weak {
+		st.mu.Unlock()
+		return nil, &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}
+	}
+	st.port, st.backlog = p, s.Inbox != nil
+	st.mu.Unlock()
+	if old != nil {
+		s.retire(st, old)
+	}
+	return old, nil
+}
+
+// leave takes p out of the seat, if it is still in it, and brings what it had
+// not written back to the inbox.
+func (s *Server) leave(st *seat, p *Port) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	st.mu.Lock()
+	if st.port == p {
+		st.port = nil
+	}
+	st.mu.Unlock()
+	s.retire(st, p)
+}
+
+// retire stops p's outbox and stores what is left in it. The caller holds
+// st.order, and p is not the session of the seat any more.
+func (s *Server) retire(st *seat, p *Port) {
+	left := p.halt()
+	kept := left[:0]
+	for _, l := range left {
+		if s.Inbox == nil || l.ephemeral {
+			s.count.queued.Add(-1)
+			s.count.dropped[dropGone].Add(1)
+			continue
+		}
+		kept = append(kept, l)
+	}
+	st.mu.Lock()
+	st.puts += len(kept)
+	st.backlog = st.backlog || len(kept) > 0
+	st.mu.Unlock()
+	s.putBack(st, p, kept)
+}

@@ -1,0 +1,82 @@
+package relay
+
+import "sync/atomic"
+
+// Stats counts messages in copies, one a recipient. At any moment at which
+// nothing is moving
+//
+//	Accepted + Found = Delivered + Expired + Dropped + Held
+//
+// What was refused at the door is in Refused and nowhere else.
+type Stats struct {
+	Accepted  uint64
+	Found     uint64 // in the inbox at the start
+	Delivered uint64 // written to a connection
+	Expired   uint64 // unread in the inbox
+	Dropped   uint64 // the sum of DroppedBy
+	DroppedBy map[string]uint64
+	Held      int64 // in outboxes, on the way to the inbox, and in it
+	Refused   uint64
+
+	Sessions int    // connections that are open
+	Messages uint64 // received from connections, whatever became of them
+}
+
+// reason says why an accepted message was dropped.
+type reason int
+
+const (
+	dropSlow    reason = iota // a publication made room for a newer one
+	dropGone                  // the connection ended, and nothing stores it
+	dropEvicted               // the oldest of a full inbox
+	dropRepeat                // the inbox had it already
+	dropRefused               // it was on its way back to the inbox, which refused
+	reasons
+)
+
+var reasonNames = [reasons]string{"slow", "gone", "evicted", "repeat", "refused"}
+
+// counters are updated where things happen. Those of the hot path stand apart
+// so that two cores don't share their cache lines.
+type counters struct {
+	accepted  padded
+	delivered padded
+	queued    padded // live messages in outboxes
+	messages  padded
+	storing   atomic.Int64 // accepted messages on the way to the inbox
+	stored    atomic.Int64
+	found     atomic.Int64
+	expired   atomic.Int64
+	refused   atomic.Int64
+	dropped   [reasons]atomic.Int64
+}
+
+type padded struct {
+	atomic.Int64
+	_ [56]byte
+}
+
+// Stats returns the counters. It may be called at any time.
+func (s *Server) Stats() Stats {
+	c := &s.count
+	st := Stats{
+		Accepted:  uint64(c.accepted.Load()),
+		Found:     uint64(c.found.Load()),
+		Delivered: uint64(c.delivered.Load()),
+		Expired:   uint64(c.expired.Load()),
+		Held:      c.queued.Load() + c.storing.Load() + c.stored.Load(),
+		Refused:   uint64(c.refused.Load()),
+		Messages:  uint64(c.messages.Load()),
+		DroppedBy: make(map[string]uint64),
+	}
+	for i := range c.dropped {
+		if n := uint64(c.dropped[i].Load()); n > 0 {
+			st.DroppedBy[reasonNames[i]] = n
+			st.Dropped += n
+		}
+	}
+	s.mu.Lock()
+	st.Sessions = len(s.ports)
+	s.mu.Unlock()
+	return st
+}
