@@ -38,31 +38,41 @@ type Entry struct {
 	Stored  time.Time // when the relay accepted it
 	Expires time.Time // never handed out from then on; a zero time never expires
 
-	// Seq grows with each entry of a recipient, from 1, and is never reused
-	// while the store is open. Put sets it.
+	// Seq is at least 1, grows with each entry of a recipient, perhaps with
+	// gaps, and is never reused while the store is open. Put sets it.
 	Seq uint64
 }
 
 // A Quota bounds what one recipient's inbox may hold. Zero fields do not bound.
+// Expired entries do not count.
 type Quota struct {
-	Messages   int   // entries
-	Bytes      int64 // sum of len(Data)
-	PerSender  int   // entries from one sender
-	DropOldest bool  // at a limit make room by dropping the oldest, instead of refusing the new one
+	Messages  int   // entries
+	Bytes     int64 // sum of len(Data)
+	PerSender int   // entries from one sender; one more is always refused
+
+	// DropOldest makes room at Messages and Bytes by dropping the oldest
+	// entries, leased or not, instead of refusing the new one. What is larger
+	// than Bytes by itself is refused all the same, and drops nothing.
+	DropOldest bool
 }
 
 // A Result is the answer to a Put.
 type Result struct {
 	// Seq is the entry's number, or for a repeat that of the entry still stored.
 	Seq uint64
-	// Repeat says that an entry with this recipient, sender and id (not zero) is
-	// stored already, and so nothing was.
+	// Repeat says that an unexpired entry with this recipient, sender and id (not
+	// zero) is stored already, and so nothing was.
 	Repeat bool
 	// Dropped are the entries that made room (Quota.DropOldest), oldest first.
 	// Their Data is nil.
 	Dropped []*Entry
+	// Expired are entries that the store found expired and removed on the way,
+	// also when it refused the new one. Their Data is nil. Purge does not see
+	// them again.
+	Expired []*Entry
 	// Err is nil when the entry is durable, as far as the store is; else
-	// ErrInboxFull, ErrSenderQuota, ErrStorageFull, ErrClosed, or what failed.
+	// ErrInboxFull, ErrSenderQuota, ErrStorageFull, ErrExpired, ErrClosed, the
+	// context's error, or what failed.
 	Err error
 }
 
@@ -71,6 +81,7 @@ var (
 	ErrInboxFull   = errors.New("inbox full")               // the recipient's quota
 	ErrSenderQuota = errors.New("too many from one sender") // Quota.PerSender
 	ErrStorageFull = errors.New("storage full")             // the store as a whole
+	ErrExpired     = errors.New("expired")                  // Entry.Expires was past already
 	ErrClosed      = errors.New("inbox: store is closed")
 )
 
@@ -92,12 +103,13 @@ type Store interface {
 	// body of the loop runs, which may call any method.
 	Entries(ctx context.Context, to Address, from uint64) iter.Seq2[*Entry, error]
 
-	// Delete removes entries by number. Numbers that are not there are no error.
-	// It returns how many were there.
+	// Delete removes entries by number, leased, expired or not. Numbers that are
+	// not there are no error. It returns how many were there.
 	Delete(ctx context.Context, to Address, seqs ...uint64) (int, error)
 
 	// Lease hides entries from Entries until the given time, or until Release or
 	// a restart. It returns those that were there, unexpired and not leased yet.
+	// A leased entry expires like any other.
 	Lease(ctx context.Context, to Address, until time.Time, seqs ...uint64) ([]uint64, error)
 	Release(ctx context.Context, to Address, seqs ...uint64) error
 
