@@ -38,20 +38,20 @@ type Limits struct {
 }
 
 // DialectLimits are the limits that differ between dialects. Zero fields mean
-// the dialect's default, and where it has none, no bound.
+// the dialect's default, and where it has none, what is said here.
 type DialectLimits struct {
-	MessageBytes   int           // one message, as the transport counts it
-	UnreadyBytes   int           // one message before the session is ready
-	ReadyTimeout   time.Duration // from the start of the connection to ready
-	MessageRate    float64       // messages per second and connection
+	MessageBytes   int           // one message, as the transport counts it; 64 KiB
+	UnreadyBytes   int           // one message before the session is ready; 4 KiB
+	ReadyTimeout   time.Duration // from the start of the connection to ready; 10 s
+	MessageRate    float64       // messages per second and connection; not metered
 	MessageBurst   int
-	ByteRate       float64 // bytes per second and connection
+	ByteRate       float64 // bytes per second and connection; not metered
 	ByteBurst      int
-	InboxMessages  int // per recipient
-	InboxBytes     int64
-	InboxPerSender int // entries from one sender to one recipient
-	InboxTTL       time.Duration
-	DropOldest     bool // at a full inbox drop the oldest instead of refusing the new one
+	InboxMessages  int           // per recipient; only the store's own bound
+	InboxBytes     int64         // likewise
+	InboxPerSender int           // entries from one sender to one recipient; likewise
+	InboxTTL       time.Duration // for ever
+	DropOldest     bool          // at a full inbox drop the oldest instead of refusing the new one
 }
 
 // MaxLimits returns limits that meter nothing: for benchmarks and trusted
@@ -94,5 +94,8 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	def(&r.InboxPerSender, base.InboxPerSender)
 	def(&r.InboxTTL, base.InboxTTL)
 	def(&r.DropOldest, base.DropOldest)
+	def(&r.MessageBytes, 64<<10)
+	def(&r.UnreadyBytes, 4<<10)
+	def(&r.ReadyTimeout, 10*time.Second)
 	return r
 }

@@ -63,6 +63,7 @@ type Outcome struct {
 type Receipt struct {
 	To      Address
 	ID      ID
+	Flags   uint8 // as in the Message
 	Outcome Outcome
 }
 

@@ -323,9 +323,12 @@ func (o *outbox) take() bool {
 	if o.queue != nil && o.gone > 0 {
 		o.compact()
 	}
-	if o.stopped || o.queue == nil {
+	switch {
+	case o.stopped || o.out == nil && o.queue == nil:
 		o.idle()
 		return false
+	case o.out != nil: // an earlier writer gave up
+		return true
 	}
 	o.out, o.queue, o.done = o.queue, nil, 0
 	o.out.vec()
@@ -403,11 +406,13 @@ func (o *outbox) wrote(n int) (delivered int) {
 	return delivered
 }
 
-// giveUp ends the writing with work left: the connection goes down.
-func (o *outbox) giveUp() {
+// giveUp ends the writing with work left, and says whether that is because the
+// outbox was stopped.
+func (o *outbox) giveUp() (stopped bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.idle()
-	o.mu.Unlock()
+	return o.stopped
 }
 
 func (o *outbox) isStopped() bool {

@@ -86,11 +86,7 @@ type Claim struct {
 func (p *Port) Claim(c Claim) error {
 	st := p.s.router.acquire(c.Address)
 	p.weak = c.Weak
-	// In the queue before the seat is taken: nothing can come before it.
-	if len(c.Greeting) > 0 {
-		p.Reply(c.Kind, c.Greeting)
-	}
-	old, err := p.s.sit(st, p, c.Weak)
+	old, err := p.s.sit(st, p, &c)
 	if err != nil {
 		p.s.router.release(st)
 		return err
@@ -99,13 +95,6 @@ func (p *Port) Claim(c Claim) error {
 	p.Ready()
 	if old != nil {
 		go old.end(&Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"})
-	}
-	if p.s.Inbox != nil {
-		st.mu.Lock()
-		if st.port == p {
-			p.s.startPump(st, st.pump)
-		}
-		st.mu.Unlock()
 	}
 	return nil
 }
@@ -177,6 +166,15 @@ func (p *Port) After(d time.Duration, f func()) (cancel func()) {
 // End closes the connection, after the session has been told; AsRefusal(err) is
 // what the peer hears. It returns at once.
 func (p *Port) End(err error) { p.fail(err) }
+
+// Ignored counts something that the dialect dropped or ignored, under a fixed
+// word of the dialect's such as "unknown type".
+func (p *Port) Ignored(what string) {
+	p.s.count.ignore(p.speaker.dialect.Name() + ": " + what)
+}
+
+// Online says whether a session has an address.
+func (p *Port) Online(a Address) bool { return p.s.online(a) }
 
 // RemoteAddr is the peer's address.
 func (p *Port) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
@@ -342,8 +340,9 @@ func (p *Port) flush() {
 		}
 		whole, err := p.writeBatch(w.TryWrite)
 		if err != nil {
-			p.out.giveUp()
-			p.fail(peerGone(err))
+			if !p.out.giveUp() {
+				p.fail(peerGone(err))
+			}
 			return
 		}
 		if !whole {
@@ -385,8 +384,9 @@ func (p *Port) drain() {
 			var err error
 			whole, err = p.writeBatch(p.conn.Write)
 			if err != nil {
-				p.out.giveUp()
-				p.fail(p.writeError(err))
+				if !p.out.giveUp() {
+					p.fail(p.writeError(err))
+				}
 				return
 			}
 		}

@@ -7,11 +7,10 @@ import (
 )
 
 // startPump starts the goroutine that flushes the inbox to the session in the
-// seat. The caller holds st.mu. Entries that an earlier pump has handed to its
-// session and that were written are deleted before the new one reads.
-func (s *Server) startPump(st *seat, before <-chan struct{}) {
-	done := make(chan struct{})
-	p := st.port
+// seat. The caller holds st.mu. It begins when the pump of an earlier session, if
+// there is one, has ended, and so has deleted what that session had written.
+func (s *Server) startPump(st *seat) {
+	p, before, done := st.port, st.pump, make(chan struct{})
 	st.pump = done
 	p.out.mu.Lock()
 	p.out.pump = make(chan struct{}, 1)

@@ -70,6 +70,17 @@ func (r *router) release(st *seat) {
 	}
 }
 
+// online says whether a session has the address.
+func (s *Server) online(a Address) bool {
+	st := s.router.find(a)
+	if st == nil {
+		return false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.port != nil
+}
+
 // route brings m to its recipient: to the live session, else to the inbox. by is
 // the sender's port.
 func (s *Server) route(m *Message, by *Port) Outcome {
@@ -124,7 +135,7 @@ func (s *Server) store(m *Message, by *Port, o offer) Outcome {
 		Messages: lim.InboxMessages, Bytes: lim.InboxBytes,
 		PerSender: lim.InboxPerSender, DropOldest: lim.DropOldest,
 	}
-	p := &put{s: s, st: st, by: by, id: m.ID, misfit: misfit}
+	p := &put{s: s, st: st, by: by, id: m.ID, flags: m.Flags, misfit: misfit}
 	st.order.RLock()
 	s.Inbox.Put(s.ctx, e, q, p.done)
 	st.order.RUnlock()
@@ -153,6 +164,7 @@ type put struct {
 	st     *seat
 	by     *Port
 	id     ID
+	flags  uint8
 	misfit bool
 
 	mu      sync.Mutex
@@ -193,7 +205,7 @@ func (p *put) done(r inbox.Result) {
 	handed := p.handed
 	p.mu.Unlock()
 	if handed {
-		p.by.settled(Receipt{To: p.st.addr, ID: p.id, Outcome: o})
+		p.by.settled(Receipt{To: p.st.addr, ID: p.id, Flags: p.flags, Outcome: o})
 	}
 	s.router.release(p.st)
 }
@@ -219,6 +231,8 @@ func codeOf(err error) Code {
 		return CodeQuota
 	case errors.Is(err, inbox.ErrStorageFull):
 		return CodeStorageFull
+	case errors.Is(err, inbox.ErrExpired):
+		return CodeExpired
 	case errors.Is(err, inbox.ErrClosed):
 		return CodeGoingAway
 	}

@@ -138,7 +138,7 @@ func (s *Server) putDone(st *seat, seq uint64, misfit bool) {
 	st.puts--
 	st.last = max(st.last, seq)
 	if st.port != nil && st.pump == nil && st.backlog && !misfit {
-		s.startPump(st, nil)
+		s.startPump(st)
 	}
 	select {
 	case st.wake <- struct{}{}:
@@ -152,16 +152,26 @@ func (s *Server) keep(st *seat) { s.router.acquire(st.addr) }
 // sit makes p the live session of the seat, with a backlog to flush until the
 // pump finds none. The session that was there is returned, already cut off: what
 // it had not written is in the inbox.
-func (s *Server) sit(st *seat, p *Port, weak bool) (old *Port, err error) {
+func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	st.order.Lock()
 	defer st.order.Unlock()
 	st.mu.Lock()
-	if old = st.port; old != nil && weak && !old.weak {
+	if old = st.port; old != nil && c.Weak && !old.weak {
 		st.mu.Unlock()
 		return nil, &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}
 	}
+	greeted := pushed
+	if len(c.Greeting) > 0 { // in the queue before anything can come
+		greeted = p.out.pushFrame(control, frame{c.Kind, c.Greeting}, &s.limits)
+	}
 	st.port, st.backlog = p, s.Inbox != nil
+	if s.Inbox != nil {
+		s.startPump(st)
+	}
 	st.mu.Unlock()
+	if greeted == first {
+		p.flushLater(p)
+	}
 	if old != nil {
 		s.retire(st, old)
 	}

@@ -228,7 +228,7 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 		return nil
 	}
 	p.session = session
-	if !p.ready && l.ReadyTimeout > 0 {
+	if !p.ready {
 		p.readyTime = time.AfterFunc(l.ReadyTimeout, func() {
 			p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
 		})

@@ -1,6 +1,9 @@
 package relay
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Stats counts messages in copies, one a recipient. At any moment at which
 // nothing is moving
@@ -17,6 +20,7 @@ type Stats struct {
 	DroppedBy map[string]uint64
 	Held      int64 // in outboxes, on the way to the inbox, and in it
 	Refused   uint64
+	Ignored   map[string]uint64 // by dialect and what it was; no messages of the sum above
 
 	Sessions int    // connections that are open
 	Messages uint64 // received from connections, whatever became of them
@@ -49,6 +53,15 @@ type counters struct {
 	expired   atomic.Int64
 	refused   atomic.Int64
 	dropped   [reasons]atomic.Int64
+	ignored   sync.Map // string to *atomic.Int64
+}
+
+func (c *counters) ignore(what string) {
+	n, ok := c.ignored.Load(what)
+	if !ok {
+		n, _ = c.ignored.LoadOrStore(what, new(atomic.Int64))
+	}
+	n.(*atomic.Int64).Add(1)
 }
 
 type padded struct {
@@ -68,7 +81,12 @@ func (s *Server) Stats() Stats {
 		Refused:   uint64(c.refused.Load()),
 		Messages:  uint64(c.messages.Load()),
 		DroppedBy: make(map[string]uint64),
+		Ignored:   make(map[string]uint64),
 	}
+	c.ignored.Range(func(what, n any) bool {
+		st.Ignored[what.(string)] = uint64(n.(*atomic.Int64).Load())
+		return true
+	})
 	for i := range c.dropped {
 		if n := uint64(c.dropped[i].Load()); n > 0 {
 			st.DroppedBy[reasonNames[i]] = n

@@ -1,0 +1,210 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/transport"
+	"github.com/sotto-relay/sotto/transport/pipe"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// words is a dialect of text messages for tests:
+//
+//	claim NAME | weak NAME          answered "welcome"
+//	send NAME TEXT                  the recipient gets "NAME-OF-SENDER TEXT"
+//	once NAME TEXT                  likewise, never stored
+//	join GROUP | leave GROUP | pub GROUP TEXT | echo GROUP TEXT
+//	quit                            the server ends the connection
+//	form N                          sets the form; form 9 fits no message that starts with '!'
+//
+// What is refused is answered "no CODE", what was stored "stored".
+type words struct {
+	limits  DialectLimits
+	settled func(Receipt)
+}
+
+func (w words) Name() string          { return "words" }
+func (w words) Limits() DialectLimits { return w.limits }
+
+func (w words) NewSession(p *Port) (Session, error) {
+	return &wordsSession{w: w, p: p}, nil
+}
+
+func (w words) Render(buf []byte, form uint8, m *Message) (transport.Kind, []byte, error) {
+	if form == 9 && strings.Contains(string(m.Data), "!") {
+		return 0, nil, ErrUnfit
+	}
+	return transport.Text, append(buf, m.Data...), nil
+}
+
+type wordsSession struct {
+	w       words
+	p       *Port
+	name    string
+	receive func(msg []byte) error
+}
+
+func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) error {
+	if s.receive != nil {
+		return s.receive(msg)
+	}
+	verb, rest, _ := strings.Cut(string(msg), " ")
+	to, text, _ := strings.Cut(rest, " ")
+	m := &Message{To: Address{Realm: 1, Name: to}, Data: []byte(s.name + " " + text)}
+	switch verb {
+	case "form":
+		s.p.SetForm(rest[0] - '0')
+	case "claim", "weak":
+		s.name = to
+		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak"})
+	case "send", "once":
+		m.Ephemeral = verb == "once"
+		switch o := s.p.Send(m); o.Status {
+		case Refused:
+			s.reply("no " + o.Code.String())
+		case Stored:
+			s.reply("stored")
+		}
+	case "join":
+		if err := s.p.Join(m.To); err != nil {
+			s.reply("no " + AsRefusal(err).Code.String())
+		}
+	case "leave":
+		s.p.Leave(m.To)
+	case "pub", "echo":
+		m.Data = append([]byte("#"+to+" "), m.Data...)
+		s.p.Publish(m, verb == "echo")
+	case "after":
+		s.p.After(time.Second, func() { s.reply("later") })
+	case "quit":
+		return &Refusal{Code: CodeDenied, Reason: "you asked"}
+	case "panic":
+		return errors.New("secret detail")
+	default:
+		s.reply("what?")
+	}
+	return nil
+}
+
+func (s *wordsSession) reply(text string) { s.p.Reply(transport.Text, []byte(text)) }
+func (s *wordsSession) Settled(r Receipt) {
+	if s.w.settled != nil {
+		s.w.settled(r)
+		return
+	}
+	s.reply("settled " + r.Outcome.Code.String())
+}
+
+func (s *wordsSession) Close(err error) { s.reply("bye " + AsRefusal(err).Code.String()) }
+
+// A peer is the far end of a connection in a test.
+type peer struct {
+	t testing.TB
+	transport.Conn
+}
+
+func (p peer) say(format string, a ...any) {
+	p.t.Helper()
+	msgs := [][]byte{fmt.Appendf(nil, format, a...)}
+	require.NoError(p.t, p.SetWriteDeadline(time.Now().Add(time.Hour)))
+	for len(msgs) > 0 {
+		n, err := p.Write(transport.Text, msgs)
+		require.NoError(p.t, err)
+		msgs = msgs[n:]
+	}
+}
+
+func (p peer) hear() string {
+	p.t.Helper()
+	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(time.Hour)))
+	_, msg, err := p.Read()
+	require.NoError(p.t, err)
+	return string(msg)
+}
+
+// expect reads messages that have to be these, in order.
+func (p peer) expect(want ...string) {
+	p.t.Helper()
+	for _, w := range want {
+		require.Equal(p.t, w, p.hear())
+	}
+}
+
+// silent makes sure that nothing comes within a minute.
+func (p peer) silent() {
+	p.t.Helper()
+	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, msg, err := p.Read()
+	require.Error(p.t, err, "got %q", msg)
+	require.NoError(p.t, p.SetReadDeadline(time.Time{}))
+}
+
+// rest reads until the connection ends, and returns what came and the close code.
+func (p peer) rest() (msgs []string, code uint16) {
+	p.t.Helper()
+	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(time.Hour)))
+	for {
+		_, msg, err := p.Read()
+		var ce *transport.CloseError
+		switch {
+		case err == nil:
+			msgs = append(msgs, string(msg))
+			continue
+		case errors.As(err, &ce):
+			code = ce.Code
+		default:
+			require.ErrorIs(p.t, err, io.EOF)
+		}
+		return msgs, code
+	}
+}
+
+// A bench is a server with its dialect in a test.
+type bench struct {
+	*Server
+	t testing.TB
+	d Dialect
+}
+
+func newBench(t testing.TB, s *Server, d Dialect) *bench {
+	s.Logger = slog.New(slog.DiscardHandler)
+	t.Cleanup(func() { _ = s.Close() })
+	return &bench{s, t, d}
+}
+
+// dial connects, with room for so many messages on the way to the peer.
+func (b *bench) dial(room int) peer {
+	client, server := pipe.Options{Messages: room}.New()
+	b.Speak(b.d).HandleConn(server)
+	return peer{b.t, client}
+}
+
+// as connects under a name.
+func (b *bench) as(name string) peer {
+	b.t.Helper()
+	p := b.dial(0)
+	p.say("claim %s", name)
+	p.expect("welcome")
+	return p
+}
+
+// balance checks that every copy is accounted for.
+func (b *bench) balance() Stats {
+	b.t.Helper()
+	st := b.Stats()
+	require.Equal(b.t, int64(st.Accepted+st.Found), int64(st.Delivered+st.Expired+st.Dropped)+st.Held, "%+v", st)
+	return st
+}
+
+func memory() inbox.Store { return inbox.NewMemory(nil) }
