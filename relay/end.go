@@ -64,10 +64,10 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	}
 	p.cancel()
 	_ = p.conn.Close(r.closeCode(), r.Sentence())
-	close(p.ended)
 	if p.seat != nil {
 		p.s.router.release(p.seat)
 	}
+	close(p.ended)
 }
 
 // halt stops the outbox and returns the messages that were only in it.

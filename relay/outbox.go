@@ -72,7 +72,7 @@ type batch struct {
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
 
 func (b *batch) free() {
-	const keepBytes, keepSlots = 64 << 10, 1 << 10
+	const keepBytes, keepSlots = 1 << 20, 4 << 10
 	if cap(b.buf) > keepBytes || cap(b.slots) > keepSlots {
 		return
 	}

@@ -123,7 +123,8 @@ func (p *Port) Address() Address {
 func (p *Port) SetForm(form uint8) { p.form = form }
 
 // Send brings m to its recipient. From is set here. It does not block; an Outcome
-// that is Pending is followed by a call of the session's Settled.
+// that is Pending is followed by a call of the session's Settled. (A session
+// that keeps one Message for all its calls saves an allocation each.)
 func (p *Port) Send(m *Message) Outcome {
 	m.From = p.Address()
 	m.received = p.now.Sub(p.s.start).Nanoseconds()

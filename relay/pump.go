@@ -34,10 +34,13 @@ func (s *Server) runPump(st *seat, p *Port, done chan struct{}) {
 	for {
 		st.mu.Lock()
 		upTo, quiet := st.last, st.puts == 0
+		// While copies of what is being written are in the inbox, it is not read; and
+		// while it is read, nothing is spilled, since only this loop ends a backlog.
+		flush := st.port == p && st.backlog && !p.out.spilling()
 		st.mu.Unlock()
 
 		s.deleteWritten(st, p)
-		if !p.out.spilling() { // else what is being written may be read here again
+		if flush {
 			last, err := s.pumpEntries(st, p, next)
 			if err != nil {
 				p.fail(err)

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -417,7 +418,8 @@ func TestDial(t *testing.T) {
 
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &lateStore{Store: memory(), gate: make(chan struct{})}
+		gate := make(chan struct{})
+		store := &lateStore{Store: memory(), late: func() { <-gate }}
 		b := newBench(t, &Server{Inbox: store}, words{})
 		alice := b.as("alice")
 		alice.say("send bob one")
@@ -425,7 +427,7 @@ func TestPending(t *testing.T) {
 		bob := b.as("bob")
 		alice.say("send bob two") // must not overtake what is still being stored
 		synctest.Wait()
-		close(store.gate)
+		close(gate)
 		alice.expect("settled none", "settled none")
 		bob.expect("alice one", "alice two")
 		synctest.Wait()
@@ -433,25 +435,29 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// A lateStore ends its puts only when the gate is open.
+// A lateStore ends its puts late: when late returns.
 type lateStore struct {
 	inbox.Store
-	gate chan struct{}
+	late func()
+
+	mu   sync.Mutex
 	last chan struct{}
 }
 
 func (s *lateStore) Put(ctx context.Context, e *inbox.Entry, q inbox.Quota, done func(inbox.Result)) {
 	c := *e
 	c.Data = append([]byte(nil), e.Data...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	before, mine := s.last, make(chan struct{})
 	s.last = mine
 	go func() {
-		<-s.gate
+		defer close(mine)
+		s.late()
 		if before != nil {
 			<-before
 		}
 		s.Store.Put(ctx, &c, q, done)
-		close(mine)
 	}()
 }
 

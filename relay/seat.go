@@ -80,6 +80,9 @@ func (s *Server) spill(st *seat) {
 	left := p.out.spill()
 	st.backlog = true
 	st.puts += len(left)
+	if st.pump == nil {
+		s.startPump(st) // whose successor will wait for the end of the copies
+	}
 	st.mu.Unlock()
 	s.putBack(st, p, left)
 }
@@ -166,6 +169,7 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	}
 	st.port, st.backlog = p, s.Inbox != nil
 	if s.Inbox != nil {
+		st.puts++ // until what the older session had is stored
 		s.startPump(st)
 	}
 	st.mu.Unlock()
@@ -174,6 +178,9 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	}
 	if old != nil {
 		s.retire(st, old)
+	}
+	if s.Inbox != nil {
+		s.putDone(st, 0, false)
 	}
 	return old, nil
 }
