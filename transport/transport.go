@@ -34,8 +34,10 @@ type Conn interface {
 	// skipped: the next Read returns the next message, and Write still works.
 	// What is longer than four times the limit ends the Conn instead, as does
 	// anything over the limit of a stream that cannot find the next message.
-	// A peer that closed with a code is reported as a *CloseError, one that
-	// closed without as io.EOF. Past the read deadline the error is
+	// A peer that closed is reported as a *CloseError (1005 when it named no code
+	// where the medium has codes), one that just went as io.EOF, within a message
+	// as io.ErrUnexpectedEOF; after the Conn's own Close it is an error of any
+	// kind. Past the read deadline the error is
 	// os.ErrDeadlineExceeded, and reading can go on after a new deadline.
 	Read() (Kind, []byte, error)
 
@@ -58,8 +60,9 @@ type Conn interface {
 	// knows its peer.
 	SetReadLimit(n int)
 
-	// Close ends the connection, with a close code (RFC 6455, section 7.4) and a
-	// reason of at most 123 bytes for the peer where the medium has them. It may
+	// Close ends the connection, with a close code (RFC 6455, section 7.4; 0 for
+	// none) and a reason of at most 123 bytes for the peer where the medium has
+	// them. It may
 	// be called any number of times; the first call counts. It does not wait for
 	// the peer. What an earlier Write left half written is abandoned.
 	Close(code uint16, reason string) error
@@ -73,7 +76,7 @@ type Conn interface {
 
 // A TryWriter is a Conn that can write without waiting. TryWrite is Write,
 // except that it returns at once with what the medium takes now: (0, nil) when
-// that is nothing. The two share one place in the stream, and one caller at a
+// that is nothing. It pays no attention to the write deadline. The two share one place in the stream, and one caller at a
 // time.
 type TryWriter interface {
 	TryWrite(k Kind, msgs [][]byte) (n int, err error)

@@ -22,9 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConn(t *testing.T) {
 	for name, o := range map[string]pipe.Options{
-		"default":      {},
-		"few messages": {Messages: 5},
-		"few bytes":    {Bytes: 5000},
+		"default": {},
+		"small":   {Messages: 5, Bytes: 5000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, transporttest.Traits{}, func(*testing.T) (a, b transport.Conn) { return o.New() })

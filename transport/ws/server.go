@@ -1,0 +1,141 @@
+package ws
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/sotto-relay/sotto/transport"
+)
+
+// Options are for a Handler. The zero value is safe on the open internet.
+type Options struct {
+	ConnOptions
+
+	// Origins, if not empty, are the origins that browsers may connect from, as
+	// "https://example.org" or "http://example.org:8080". They match the
+	// Origin header by scheme, host (in any case) and port. A request without
+	// the header, as programs send it, is let in: it is not a browser's.
+	Origins []string
+
+	// Subprotocols are offered to the client: the first that it asked for is
+	// agreed on, or else none is.
+	Subprotocols []string
+}
+
+// Handler returns a handler that upgrades requests and gives the connections to
+// h, each on a goroutine of its own. It may be mounted at any path of any mux;
+// o may be nil.
+//
+// A request that is no upgrade to RFC 6455 over HTTP/1.1 is refused. The
+// compression extension is never agreed to. How long a client may take to send
+// its request, and how long it may be, is the http.Server's to bound
+// (ReadHeaderTimeout, MaxHeaderBytes).
+//
+// The Conn is a [transport.TryWriter] and a [transport.Batcher]. The goroutine
+// and the buffers of net/http are let go before h is called; so a panic in h is
+// not recovered.
+func Handler(h transport.Handler, o *Options) http.Handler {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &server{handler: h, options: o.ConnOptions.withDefaults()}
+	s.upgrader = websocket.Upgrader{
+		ReadBufferSize:  1,              // gorilla only shakes hands: nothing is read through it,
+		WriteBufferPool: new(sync.Pool), // nor written
+		Subprotocols:    o.Subprotocols,
+		CheckOrigin:     func(*http.Request) bool { return true }, // done before
+	}
+	if len(o.Origins) > 0 {
+		s.origins = make(map[string]bool)
+		for _, origin := range o.Origins {
+			if o, ok := normalOrigin(origin); ok {
+				s.origins[o] = true
+			}
+		}
+	}
+	return s
+}
+
+type server struct {
+	handler  transport.Handler
+	options  ConnOptions
+	upgrader websocket.Upgrader
+	origins  map[string]bool // nil: any
+	pools    pools
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || r.ProtoMinor == 0 {
+		http.Error(w, "a WebSocket needs HTTP/1.1", http.StatusHTTPVersionNotSupported)
+		return
+	}
+	if status := s.checkOrigin(r.Header["Origin"]); status != http.StatusOK {
+		http.Error(w, "origin not allowed", status)
+		return
+	}
+	g, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
+	if err != nil {
+		return // the client was answered
+	}
+	c := newConn(g.NetConn(), false, &s.options, &s.pools, nil)
+	c.proto = g.Subprotocol()
+	// Without what holds on to the buffers of net/http.
+	c.request = &http.Request{
+		Method:     r.Method,
+		URL:        r.URL,
+		Proto:      r.Proto,
+		ProtoMajor: r.ProtoMajor,
+		ProtoMinor: r.ProtoMinor,
+		Header:     r.Header,
+		Host:       r.Host,
+		RemoteAddr: r.RemoteAddr,
+		RequestURI: r.RequestURI,
+	}
+	go s.handler.HandleConn(c)
+}
+
+// A hijacker finds the connection below what middleware puts around a
+// ResponseWriter.
+type hijacker struct{ http.ResponseWriter }
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(h.ResponseWriter).Hijack()
+}
+
+func (s *server) checkOrigin(values []string) (status int) {
+	switch {
+	case len(values) > 1:
+		return http.StatusBadRequest
+	case len(values) == 0 || s.origins == nil:
+		return http.StatusOK
+	}
+	if o, ok := normalOrigin(values[0]); !ok || !s.origins[o] {
+		return http.StatusForbidden
+	}
+	return http.StatusOK
+}
+
+// normalOrigin returns an origin (RFC 6454, section 6.2) in lower case with its
+// port.
+func normalOrigin(s string) (string, bool) {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", false
+	}
+	port := u.Port()
+	if port == "" {
+		switch u.Scheme {
+		case "http":
+			port = "80"
+		case "https":
+			port = "443"
+		}
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port, true
+}
