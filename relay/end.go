@@ -34,7 +34,9 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	}
 	p.err = err
 	p.loop.Lock()
-	p.session.Close(err) // may reply
+	if p.session != nil {
+		p.session.Close(err) // may reply
+	}
 	p.closed = true
 	for t := range p.timers {
 		t.Stop()

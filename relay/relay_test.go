@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -405,6 +406,27 @@ func TestServeConn(t *testing.T) {
 		_ = client.Close(1000, "")
 		assert.NoError(t, <-done)
 	})
+}
+
+// A dialect that fails to begin, after it has claimed, leaves nothing behind.
+func TestNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, broken{})
+		p := b.dial(0)
+		said, code := p.rest()
+		assert.Empty(t, said)
+		assert.Equal(t, uint16(transport.CloseInternal), code)
+		synctest.Wait()
+		assert.Zero(t, leftSeats(b.Server))
+		assert.Zero(t, b.Stats().Sessions)
+	})
+}
+
+type broken struct{ words }
+
+func (broken) NewSession(p *Port) (Session, error) {
+	_ = p.Claim(Claim{Address: Address{Realm: 1, Name: "broken"}})
+	return nil, errors.New("cannot begin")
 }
 
 func TestDial(t *testing.T) {

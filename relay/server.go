@@ -217,21 +217,10 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 	}
 	c.SetReadLimit(l.UnreadyBytes)
 
-	p.loop.Lock()
-	defer p.loop.Unlock()
-	session, err := sp.dialect.NewSession(p)
-	if err != nil {
-		s.log.Error("session refused", "dialect", sp.dialect.Name(), "err", err)
-		p.cancel()
-		_ = c.Close(transport.CloseInternal, CodeInternal.String())
+	if err := p.begin(); err != nil {
+		p.end(err)
 		s.wg.Done()
 		return nil
-	}
-	p.session = session
-	if !p.ready {
-		p.readyTime = time.AfterFunc(l.ReadyTimeout, func() {
-			p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
-		})
 	}
 	s.mu.Lock()
 	s.ports[p] = struct{}{}
@@ -241,6 +230,22 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 		p.fail(&Refusal{Code: CodeGoingAway})
 	}
 	return p
+}
+
+// begin lets the dialect begin.
+func (p *Port) begin() (err error) {
+	p.loop.Lock()
+	defer p.loop.Unlock()
+	p.session, err = p.speaker.dialect.NewSession(p)
+	if err != nil {
+		return err
+	}
+	if !p.ready {
+		p.readyTime = time.AfterFunc(p.speaker.limits.ReadyTimeout, func() {
+			p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
+		})
+	}
+	return nil
 }
 
 // forget ends the accounting for a port, last.
