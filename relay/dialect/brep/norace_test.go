@@ -1,0 +1,5 @@
+//go:build !race
+
+package brep
+
+const raceDetector = false

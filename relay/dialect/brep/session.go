@@ -1,0 +1,133 @@
+package brep
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/relay"
+	"github.com/sotto-relay/sotto/transport"
+)
+
+// A session is the relay's side of one connection. After the handshake dialect,
+// port, key and form do not change, and Settled reads no more than those.
+type session struct {
+	dialect  Dialect
+	port     *relay.Port
+	acceptor *handshake.Acceptor // nil once the peer is authenticated
+	key      crypto.PublicKey
+	form     uint8
+	msg      relay.Message // the one that is being sent, so that none is allocated
+	life     life
+}
+
+var _ relay.Settler = (*session)(nil)
+
+// Receive takes one frame. What breaks the rules of the dialect ends the
+// connection; what was only in vain is answered or counted.
+func (s *session) Receive(ctx context.Context, k transport.Kind, msg []byte) error {
+	if k != transport.Binary {
+		return &relay.Refusal{
+			Code: relay.CodeMalformed, Close: transport.CloseUnsupported,
+			Reason: "text message where binary is wanted",
+		}
+	}
+	f, err := frame.DecodeBrep(msg)
+	switch {
+	case errors.Is(err, frame.ErrVersion):
+		return &relay.Refusal{Code: relay.CodeUnsupportedVersion, Err: err}
+	case err != nil:
+		return &relay.Refusal{Code: relay.CodeMalformed, Err: err}
+	case s.acceptor != nil:
+		return s.authenticate(ctx, f)
+	}
+	s.life.heard = true
+	switch {
+	case f.Type == frame.TypeHandshake:
+		return &relay.Refusal{Code: relay.CodeDenied, Reason: "the handshake is over"}
+	case f.Type == frame.TypeNodeInfo:
+		return s.nodeInfo(&f)
+	case isLegacyType(f.Type):
+		return s.forward(&f, msg, recipientSize)
+	case s.form == formLegacy:
+		return &relay.Refusal{Code: relay.CodeMalformed, Reason: "unknown frame type"}
+	}
+	return s.receiveExtended(&f, msg)
+}
+
+// receiveExtended takes the types that only extended sessions have.
+func (s *session) receiveExtended(f *frame.Brep, msg []byte) error {
+	switch f.Type {
+	case frame.TypeSealed:
+		return s.forward(f, msg, sealedMinSize)
+	case frame.TypeRequest:
+		s.request(f)
+	case frame.TypePublish, frame.TypeRoomSend:
+		s.answer(f.ID, f.Flags, relay.Outcome{Status: relay.Refused, Code: relay.CodeUnknownVerb})
+	case frame.TypePing:
+		if len(f.Payload) != pingSize {
+			return &relay.Refusal{Code: relay.CodeMalformed}
+		}
+		s.reply(frame.TypePong, 0, f.Payload)
+	case frame.TypePong:
+	default:
+		s.port.Ignored("unknown type")
+	}
+	return nil
+}
+
+// authenticate takes a frame before the peer is known.
+func (s *session) authenticate(ctx context.Context, f frame.Brep) error {
+	confirmation, err := s.acceptor.Receive(&f)
+	if err != nil {
+		return refusal(err)
+	}
+	peer, _ := s.acceptor.Peer() // a client: no relay is admitted
+	s.acceptor = nil
+	s.key = peer.Key
+	if peer.Version == 2 {
+		s.form = formExtended
+		s.rememberV2(ctx)
+		s.watchLife()
+	}
+	s.port.SetForm(s.form)
+	return s.port.Claim(relay.Claim{
+		Address:  relay.Address{Realm: relay.RealmBrep, Name: string(s.key[:])},
+		Greeting: confirmation.Append(nil),
+		Kind:     transport.Binary,
+		Weak:     peer.Version == 1,
+	})
+}
+
+// refusal returns an error of the handshake as what the peer may see of it.
+func refusal(err error) error {
+	var he *handshake.Error
+	if errors.As(err, &he) {
+		return &relay.Refusal{Code: relay.Code(he.Code), Err: err}
+	}
+	return err
+}
+
+// Close tells the peer of an extended session why it ends.
+func (s *session) Close(err error) {
+	if r := relay.AsRefusal(err); s.form == formExtended && r.Code != relay.CodeNone {
+		s.replyError(relay.ID{}, r.Code, r.Sentence())
+	}
+}
+
+// reply sends a frame of the relay's own. The payload is copied.
+func (s *session) reply(t frame.Type, flags uint8, payload []byte) {
+	f := frame.Brep{Type: t, Flags: flags, Sender: s.dialect.Identity.Public(), Payload: payload}
+	var buf [frame.BrepHeaderSize + 256]byte // most fit, and need no allocation
+	s.port.Reply(transport.Binary, f.Append(buf[:0]))
+}
+
+// replyError sends an ERROR frame, about the frame with an id unless that is
+// zero.
+func (s *session) replyError(id relay.ID, code relay.Code, sentence string) {
+	e := frame.Error{Code: frame.Code(code), Sentence: sentence, ID: id}
+	var buf [256]byte
+	s.reply(frame.TypeError, e.Flags(), e.Append(buf[:0]))
+}
