@@ -69,10 +69,10 @@ type plainSession struct {
 func (s *plainSession) Receive(_ context.Context, _ transport.Kind, msg []byte) error {
 	s.m.Data = msg
 	if s.m.To.Name == "all" {
-		s.p.Publish(&s.m, false)
-	} else {
-		s.p.Send(&s.m)
+		_, err := s.p.Publish(&s.m, false)
+		return err
 	}
+	s.p.Send(&s.m)
 	return nil
 }
 
@@ -83,10 +83,10 @@ func sinks(tb testing.TB, s *Server, n int, to string) (sender *Port, first *sin
 	tb.Cleanup(func() { _ = s.Close() })
 	connect := func(d plain) (*Port, *sink) {
 		c := &sink{closed: make(chan struct{})}
-		s.init()
-		p := s.open(c, &speaker{d, s.limits.forDialect(d)})
+		p := s.open(c, s.speaker(d))
 		require.NotNil(tb, p)
-		go p.read()
+		require.NoError(tb, p.begin())
+		go func() { p.finish(p.readMessages()) }()
 		return p, c
 	}
 	for i := range n {

@@ -40,7 +40,7 @@ func testNothingLost(t *testing.T, r *rand.Rand) {
 		const senders, each = 3, 200
 		store := &lateStore{Store: memory(), late: func() { time.Sleep(rand.N(5 * time.Millisecond)) }}
 		b := newBench(t, &Server{Inbox: store, Limits: Limits{
-			OutboxMessages: 1 + r.IntN(10), FlushBytes: 1 + r.IntN(100),
+			OutboxMessages: 1 + r.IntN(10), FlushBytes: 1 + r.IntN(100), TakeoverBurst: 1000,
 		}}, words{settled: func(Receipt) {}})
 
 		var sessions []*[]string // what each got, in the order of their logins
@@ -164,7 +164,7 @@ func TestGroupsModel(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		b.balance()
+		assert.Zero(t, b.balance().Held)
 		for _, p := range ps {
 			_ = p.Close(transport.CloseNormal, "")
 		}

@@ -33,6 +33,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 		return
 	}
 	p.err = err
+	p.unasked()
 	p.loop.Lock()
 	if p.session != nil {
 		p.session.Close(err) // may reply
@@ -43,10 +44,11 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	}
 	clear(p.timers)
 	p.leaveGroups()
-	p.loop.Unlock()
-	if p.readyTime != nil {
-		p.readyTime.Stop()
+	if !p.ready {
+		p.s.unreadyDone()
 	}
+	p.loop.Unlock()
+	p.readyTime.Stop()
 
 	p.flush() // whoever had promised to may be this goroutine
 	stop := context.AfterFunc(ctx, func() {
@@ -69,6 +71,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	if p.seat != nil {
 		p.s.router.release(p.seat)
 	}
+	p.speaker.gate.leave(p.source)
 	close(p.ended)
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"sync"
 
 	"github.com/sotto-relay/sotto/transport"
@@ -33,6 +34,14 @@ type rendered struct {
 // Join adds the session to a group: it gets what others publish there. Joining
 // twice is joining once. The error is a Refusal with CodeQuota past the limit.
 func (p *Port) Join(a Address) error {
+	if hook := p.s.Policy.Join; hook != nil {
+		err := p.ask(func(ctx context.Context) error {
+			return hook(ctx, JoinInfo{Conn: p.Info(), From: p.Address(), Group: a})
+		})
+		if err != nil {
+			return AsRefusal(err)
+		}
+	}
 	sh := &p.s.router.groups[p.s.router.shard(a)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -100,15 +109,22 @@ func (p *Port) leaveGroup(sh *groupShard, g *group) {
 
 // Publish sends m to the members of the group m.To, this session excepted unless
 // echo is set, and returns how many that were. Nothing is stored. A member whose
-// outbox is full loses its oldest publications, counted.
-func (p *Port) Publish(m *Message, echo bool) (n int) {
+// outbox is full loses its oldest publications, counted. The error is the
+// policy's, a *Refusal.
+func (p *Port) Publish(m *Message, echo bool) (n int, err error) {
 	m.From = p.Address()
+	if hook := p.s.Policy.Publish; hook != nil {
+		if r := p.askSend(hook, m); r != nil {
+			p.s.refuse(r.Code)
+			return 0, r
+		}
+	}
 	sh := &p.s.router.groups[p.s.router.shard(m.To)]
 	sh.mu.RLock()
 	g := sh.m[m.To]
 	sh.mu.RUnlock()
 	if g == nil {
-		return 0
+		return 0, nil
 	}
 	if p.openBatch() { // so that nothing is written under the group's lock
 		defer p.closeBatch()
@@ -135,7 +151,7 @@ func (p *Port) Publish(m *Message, echo bool) (n int) {
 	}
 	clear(p.renders)
 	p.renders = p.renders[:0]
-	return n
+	return n, nil
 }
 
 // publishTo queues m for q. It returns how many copies were taken, and how many

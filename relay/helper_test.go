@@ -84,7 +84,9 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.p.Leave(m.To)
 	case "pub", "echo":
 		m.Data = append([]byte("#"+to+" "), m.Data...)
-		s.p.Publish(m, verb == "echo")
+		if _, err := s.p.Publish(m, verb == "echo"); err != nil {
+			s.reply("no " + AsRefusal(err).Code.String())
+		}
 	case "after":
 		s.p.After(time.Second, func() { s.reply("later") })
 	case "quit":

@@ -29,6 +29,19 @@ type Limits struct {
 	// PurgeInterval is the time between purges of expired entries. Default 1 min.
 	PurgeInterval time.Duration
 
+	// HookTimeout bounds each question to the Policy. Default 5 s.
+	HookTimeout time.Duration
+
+	// TakeoverBurst sessions may replace one another at an address in a row, then
+	// one each TakeoverInterval. Defaults 10 and 2 s.
+	TakeoverBurst    int
+	TakeoverInterval time.Duration
+
+	// Unready is how many connections may be open that are not ready yet: what they
+	// can pin together is this times DialectLimits.UnreadyBytes and some KiB each.
+	// Default 10,000.
+	Unready int
+
 	// Unmetered lifts rates and counts: those whose zero value in Dialects is not
 	// overridden there. What bounds memory stays.
 	Unmetered bool
@@ -40,13 +53,19 @@ type Limits struct {
 // DialectLimits are the limits that differ between dialects. Zero fields mean
 // the dialect's default, and where it has none, what is said here.
 type DialectLimits struct {
-	MessageBytes   int           // one message, as the transport counts it; 64 KiB
-	UnreadyBytes   int           // one message before the session is ready; 4 KiB
-	ReadyTimeout   time.Duration // from the start of the connection to ready; 10 s
-	MessageRate    float64       // messages per second and connection; not metered
-	MessageBurst   int
-	ByteRate       float64 // bytes per second and connection; not metered
-	ByteBurst      int
+	MessageBytes int           // one message, as the transport counts it; 64 KiB
+	UnreadyBytes int           // one message before the session is ready; 4 KiB
+	ReadyTimeout time.Duration // from the start of the connection to ready; 10 s
+	MessageRate  float64       // messages per second and connection; not metered
+	MessageBurst int
+	ByteRate     float64 // bytes per second and connection; not metered
+	ByteBurst    int
+
+	// Connections at a time from one source (see Source), and new ones a second in
+	// all, shared fairly between sources: 1,000 and 500.
+	SourceConnections int
+	ConnectRate       float64
+
 	InboxMessages  int           // per recipient; only the store's own bound
 	InboxBytes     int64         // likewise
 	InboxPerSender int           // entries from one sender to one recipient; likewise
@@ -57,6 +76,9 @@ type DialectLimits struct {
 // MaxLimits returns limits that meter nothing: for benchmarks and trusted
 // networks.
 func MaxLimits() Limits { return Limits{Unmetered: true} }
+
+// unlimited is what Unmetered makes of a limit that has a default.
+const unlimited = -1
 
 func def[T comparable](v *T, d T) {
 	var zero T
@@ -73,6 +95,10 @@ func (l Limits) withDefaults() Limits {
 	def(&l.FlushBytes, 256<<10)
 	def(&l.Groups, 4096)
 	def(&l.PurgeInterval, time.Minute)
+	def(&l.HookTimeout, 5*time.Second)
+	def(&l.Unready, 10_000)
+	def(&l.TakeoverBurst, 10)
+	def(&l.TakeoverInterval, 2*time.Second)
 	return l
 }
 
@@ -81,6 +107,7 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	r, base := l.Dialects[d.Name()], d.Limits()
 	if l.Unmetered {
 		base.MessageRate, base.ByteRate = 0, 0
+		base.SourceConnections, base.ConnectRate = unlimited, unlimited
 	}
 	def(&r.MessageBytes, base.MessageBytes)
 	def(&r.UnreadyBytes, base.UnreadyBytes)
@@ -97,5 +124,9 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	def(&r.MessageBytes, 64<<10)
 	def(&r.UnreadyBytes, 4<<10)
 	def(&r.ReadyTimeout, 10*time.Second)
+	def(&r.SourceConnections, base.SourceConnections)
+	def(&r.SourceConnections, 1000)
+	def(&r.ConnectRate, base.ConnectRate)
+	def(&r.ConnectRate, 500)
 	return r
 }

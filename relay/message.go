@@ -39,6 +39,7 @@ type Message struct {
 	TTL       time.Duration // how long it may be stored; zero: as long as the dialect's limit says, which is also the most
 
 	received int64  // nanoseconds since the server's start; zero: now
+	copied   bool   // another session of the recipient has taken it
 	seq      uint64 // of the inbox entry that this was read from; zero: none
 }
 

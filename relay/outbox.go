@@ -55,6 +55,7 @@ type slot struct {
 	form     uint8
 
 	ephemeral bool
+	copied    bool // another session of the address has it
 }
 
 // live says whether the slot is the only place where its message is.
@@ -194,10 +195,10 @@ func (o *outbox) pushFrame(c class, f frame, l *Limits) verdict {
 }
 
 // pushMessage renders m into the queue.
-func (o *outbox) pushMessage(m *Message, d Dialect, form uint8, l *Limits) verdict {
+func (o *outbox) pushMessage(c class, m *Message, d Dialect, form uint8, l *Limits) verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if v := o.admit(message, len(m.Data), l); v != pushed {
+	if v := o.admit(c, len(m.Data), l); v != pushed {
 		return v
 	}
 	b := o.queue
@@ -212,9 +213,9 @@ func (o *outbox) pushMessage(m *Message, d Dialect, form uint8, l *Limits) verdi
 	}
 	b.buf = buf
 	b.slots = append(b.slots, slot{
-		class: message, kind: kind, n: int32(len(buf) - before),
+		class: c, kind: kind, n: int32(len(buf) - before),
 		from: m.From, id: m.ID, form: form, flags: m.Flags,
-		received: m.received, ttl: int64(m.TTL), seq: m.seq, ephemeral: m.Ephemeral,
+		received: m.received, ttl: int64(m.TTL), seq: m.seq, ephemeral: m.Ephemeral, copied: m.copied,
 	})
 	return o.added(&b.slots[len(b.slots)-1])
 }
@@ -386,7 +387,7 @@ func (o *outbox) wrote(n int) (delivered int) {
 				delivered++
 			}
 			s.copy.end(o, &s.copy.written)
-		case s.class == message:
+		case s.class == message || s.class == publication:
 			delivered++
 		}
 		if s.shared != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 type speaker struct {
 	dialect Dialect
 	limits  DialectLimits
+	gate    *gate // of all that speak the dialect
 }
 
 // A Port is a session's way into the relay: one connection.
@@ -33,7 +35,14 @@ type Port struct {
 	out     outbox
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelFunc
-	started time.Time
+	id      uint64
+	opened  time.Time
+	source  netip.Prefix
+	address atomic.Pointer[Address]
+
+	// asking ends when the connection begins to end: nobody waits for a policy then.
+	asking  context.Context
+	unasked context.CancelFunc
 
 	// Owned by whoever holds loop: the reading goroutine while it is in Receive, a
 	// timer, the end.
@@ -41,7 +50,9 @@ type Port struct {
 	session Session
 	seat    *seat
 	weak    bool
-	form    uint8 // set before the port can be found by others
+	token   string
+	expiry  func() // cancels the timer of the grant
+	form    uint8  // set before the port can be found by others
 	ready   bool
 	closed  bool
 	timers  map[*time.Timer]struct{}
@@ -77,22 +88,53 @@ type Claim struct {
 
 	// Weak sessions cannot take an address over from one that is not.
 	Weak bool
+
+	// InUse says what becomes of a session that has the address already. The zero
+	// value has it taken over.
+	InUse InUse
+
+	// Token is presented to the policy; empty: what came with the connection.
+	Token string
 }
+
+// InUse is a policy for an address that is in use.
+type InUse uint8
+
+const (
+	TakeOver InUse = iota // the older session is closed with CodeReplaced
+	Reject                // the newer one is refused with CodeDenied
+	Share                 // both get a copy of what is live; what is stored goes to one
+)
 
 // Claim makes the session the one that messages for an address go to, and so
 // ready. An older session of the address is closed with CodeReplaced; what it
 // had not written comes to this one. The inbox is flushed from here on. A port
 // claims one address, once.
 func (p *Port) Claim(c Claim) error {
-	st := p.s.router.acquire(c.Address)
+	if p.s.Load() == Overloaded {
+		return &Refusal{Code: CodeOverloaded, Reason: "relay overloaded, retry later"}
+	}
 	p.weak = c.Weak
+	if c.Token != "" {
+		p.token = c.Token
+	}
+	if err := p.askClaim(c.Address); err != nil {
+		return err
+	}
+	st := p.s.router.acquire(c.Address)
 	old, err := p.s.sit(st, p, &c)
 	if err != nil {
 		p.s.router.release(st)
 		return err
 	}
 	p.seat = st
+	p.address.Store(&st.addr)
 	p.Ready()
+	p.s.watch(func(t *Trace) {
+		if t.Claimed != nil {
+			t.Claimed(p.Info(), st.addr)
+		}
+	})
 	if old != nil {
 		go old.end(&Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"})
 	}
@@ -103,10 +145,12 @@ func (p *Port) Claim(c Claim) error {
 // hold resources: the time limit ends and longer messages are read. Claim
 // implies it.
 func (p *Port) Ready() {
-	p.ready = true
-	if p.readyTime != nil {
-		p.readyTime.Stop()
+	if p.ready {
+		return
 	}
+	p.ready = true
+	p.s.unreadyDone()
+	p.readyTime.Stop()
 	p.conn.SetReadLimit(p.speaker.limits.MessageBytes)
 }
 
@@ -128,6 +172,11 @@ func (p *Port) SetForm(form uint8) { p.form = form }
 func (p *Port) Send(m *Message) Outcome {
 	m.From = p.Address()
 	m.received = p.now.Sub(p.s.start).Nanoseconds()
+	if hook := p.s.Policy.Send; hook != nil {
+		if r := p.askSend(hook, m); r != nil {
+			return p.s.refuse(r.Code)
+		}
+	}
 	return p.s.route(m, p)
 }
 
@@ -197,7 +246,10 @@ func (p *Port) settled(r Receipt) {
 // read is the read loop. A session becomes ready in one goroutine and goes on in
 // a fresh one: handshakes want a large stack, and what comes after does not.
 func (p *Port) read() {
-	err := p.readUntilReady()
+	err := p.begin()
+	if err == nil {
+		err = p.readUntilReady()
+	}
 	if err == nil {
 		go func() { p.finish(p.readMessages()) }()
 		return

@@ -103,7 +103,7 @@ func (s *Server) pumpEntry(st *seat, p *Port, e *inbox.Entry) bool {
 	for {
 		v := full
 		if p.out.load() < s.limits.FlushBytes {
-			v = p.out.pushMessage(&m, p.speaker.dialect, p.form, &s.limits)
+			v = p.out.pushMessage(message, &m, p.speaker.dialect, p.form, &s.limits)
 		}
 		switch v {
 		case first:

@@ -91,6 +91,7 @@ func (s *Server) route(m *Message, by *Port) Outcome {
 	if st == nil {
 		return s.store(m, by, absent)
 	}
+	st.copyToOthers(m, by)
 	o := st.offer(m, by)
 	if o == offered {
 		return Outcome{Status: Delivered}

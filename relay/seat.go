@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/sotto-relay/sotto/inbox"
 )
@@ -22,9 +25,11 @@ type seat struct {
 	order sync.RWMutex
 
 	mu      sync.Mutex
-	port    *Port // the live session
-	backlog bool  // messages go to the inbox although port is there
-	puts    int   // in progress
+	port    *Port         // the live session
+	others  []*Port       // that share the address: they get copies of what is live
+	brake   *rate.Limiter // of takeovers
+	backlog bool          // messages go to the inbox although port is there
+	puts    int           // in progress
 	last    uint64
 	pump    chan struct{} // closed when the running pump ends; nil: none runs
 	wake    chan struct{} // with room for one: a put has ended
@@ -47,7 +52,7 @@ func (st *seat) offer(m *Message, by *Port) offer {
 	if p == nil || st.backlog {
 		return absent
 	}
-	switch p.out.pushMessage(m, p.speaker.dialect, p.form, &p.s.limits) {
+	switch p.out.pushMessage(message, m, p.speaker.dialect, p.form, &p.s.limits) {
 	case first:
 		by.flushLater(p)
 		fallthrough
@@ -159,13 +164,23 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	st.order.Lock()
 	defer st.order.Unlock()
 	st.mu.Lock()
-	if old = st.port; old != nil && c.Weak && !old.weak {
-		st.mu.Unlock()
-		return nil, &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}
+	if old = st.port; old != nil {
+		if r := st.contest(c, &s.limits); r != nil {
+			st.mu.Unlock()
+			return nil, r
+		}
 	}
 	greeted := pushed
 	if len(c.Greeting) > 0 { // in the queue before anything can come
 		greeted = p.out.pushFrame(control, frame{c.Kind, c.Greeting}, &s.limits)
+	}
+	if old != nil && c.InUse == Share {
+		st.others = append(st.others, p)
+		st.mu.Unlock()
+		if greeted == first {
+			p.flushLater(p)
+		}
+		return nil, nil
 	}
 	st.port, st.backlog = p, s.Inbox != nil
 	if s.Inbox != nil {
@@ -185,14 +200,69 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	return old, nil
 }
 
+// contest says whether a claim may take the seat over from the session in it, or
+// share it. The caller holds st.mu.
+func (st *seat) contest(c *Claim, l *Limits) *Refusal {
+	switch {
+	case c.Weak && !st.port.weak:
+		return &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}
+	case c.InUse == Reject:
+		return &Refusal{Code: CodeDenied, Reason: "address in use"}
+	case c.InUse == Share:
+		return nil
+	}
+	if st.brake == nil {
+		st.brake = rate.NewLimiter(rate.Every(l.TakeoverInterval), l.TakeoverBurst)
+	}
+	if !st.brake.Allow() {
+		return &Refusal{Code: CodeOverloaded, Reason: "sessions keep replacing one another", RetryAfter: l.TakeoverInterval}
+	}
+	return nil
+}
+
+// copyToOthers queues copies of m for the sessions that share the address. One
+// that has no room goes without.
+func (st *seat) copyToOthers(m *Message, by *Port) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, p := range st.others {
+		c := &p.s.count
+		switch p.out.pushMessage(publication, m, p.speaker.dialect, p.form, &p.s.limits) {
+		case first:
+			by.flushLater(p)
+			fallthrough
+		case pushed:
+			m.copied = true
+			c.queued.Add(1)
+		case full:
+			c.dropped[dropSlow].Add(1)
+		default:
+			continue
+		}
+		c.accepted.Add(1)
+	}
+}
+
 // leave takes p out of the seat, if it is still in it, and brings what it had
-// not written back to the inbox.
+// not written back to the inbox. A session that shares the address moves up.
 func (s *Server) leave(st *seat, p *Port) {
 	st.order.Lock()
 	defer st.order.Unlock()
 	st.mu.Lock()
+	if i := slices.Index(st.others, p); i >= 0 {
+		st.others = slices.Delete(st.others, i, i+1)
+	}
 	if st.port == p {
 		st.port = nil
+		if len(st.others) > 0 {
+			st.port = st.others[0]
+			st.others = slices.Delete(st.others, 0, 1)
+			if st.backlog = s.Inbox != nil; st.backlog {
+				st.puts++ // as in sit
+				s.startPump(st)
+				defer s.putDone(st, 0, false)
+			}
+		}
 	}
 	st.mu.Unlock()
 	s.retire(st, p)
@@ -204,7 +274,7 @@ func (s *Server) retire(st *seat, p *Port) {
 	left := p.halt()
 	kept := left[:0]
 	for _, l := range left {
-		if s.Inbox == nil || l.ephemeral {
+		if s.Inbox == nil || l.ephemeral || l.copied {
 			s.count.queued.Add(-1)
 			s.count.dropped[dropGone].Add(1)
 			continue

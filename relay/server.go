@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sotto-relay/sotto/inbox"
@@ -35,6 +36,12 @@ type Server struct {
 	// Limits bound what connections can take. The zero value has safe defaults.
 	Limits Limits
 
+	// Policy decides what sessions may do. The zero value allows everything.
+	Policy Policy
+
+	// Trace watches. Nil: nobody does.
+	Trace *Trace
+
 	// Logger gets what operators should know, and never application data. Nil:
 	// slog.Default().
 	Logger *slog.Logger
@@ -47,15 +54,22 @@ type Server struct {
 	cancel context.CancelFunc
 	router router
 	count  counters
+	lastID atomic.Uint64 // of a connection
+	tier   atomic.Int32  // a Tier
 	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
 	closing   bool
+	draining  bool
 	closed    chan struct{}
 	listeners map[transport.Listener]struct{}
 	ports     map[*Port]struct{}
-	wg        sync.WaitGroup // ports, Serves, the purge; added to under mu while not closing
+	unready   int              // ports that are not ready yet
+	gates     map[string]*gate // by dialect
+	blocked   blocklist
+	wg        sync.WaitGroup // ports, Serves, timers; added to under mu while not closing
 	purge     *time.Timer
+	monitor   *time.Timer
 }
 
 // init sets up what the zero value lacks. It starts nothing.
@@ -75,6 +89,8 @@ func (s *Server) init() {
 		s.closed = make(chan struct{})
 		s.listeners = make(map[transport.Listener]struct{})
 		s.ports = make(map[*Port]struct{})
+		s.gates = make(map[string]*gate)
+		s.blocked = make(blocklist)
 		if s.Inbox != nil {
 			if n, _, err := s.Inbox.Totals(s.ctx); err == nil {
 				s.count.found.Store(int64(n))
@@ -100,6 +116,9 @@ func (s *Server) add() error {
 	if s.purge == nil && s.Inbox != nil {
 		s.purge = time.AfterFunc(s.limits.PurgeInterval, s.purgeInbox)
 	}
+	if s.monitor == nil {
+		s.watchLoad()
+	}
 	return nil
 }
 
@@ -113,7 +132,7 @@ func (s *Server) Serve(l transport.Listener, d Dialect) error {
 	}
 	defer s.wg.Done()
 	s.mu.Lock()
-	if s.closing {
+	if s.closing || s.draining {
 		s.mu.Unlock()
 		_ = l.Close()
 		return ErrServerClosed
@@ -135,10 +154,11 @@ func (s *Server) Serve(l transport.Listener, d Dialect) error {
 			h.HandleConn(c)
 			continue
 		}
-		select {
-		case <-s.closed:
+		s.mu.Lock()
+		over := s.closing || s.draining
+		s.mu.Unlock()
+		if over {
 			return ErrServerClosed
-		default:
 		}
 		var ne net.Error
 		if !errors.As(err, &ne) || !ne.Timeout() && !isTemporary(err) {
@@ -160,22 +180,39 @@ func isTemporary(err error) bool {
 }
 
 // Speak returns a handler that speaks d with the connections it is given. It
-// returns at once. After Close it closes them with 1001.
+// returns at once, and is a [transport.Admitter]. After Close it closes them
+// with 1001.
 func (s *Server) Speak(d Dialect) transport.Handler {
+	return &handler{s, s.speaker(d)}
+}
+
+func (s *Server) speaker(d Dialect) *speaker {
 	s.init()
-	sp := &speaker{d, s.limits.forDialect(d)}
-	return transport.HandlerFunc(func(c transport.Conn) {
-		if p := s.open(c, sp); p != nil {
-			go p.read()
-		}
-	})
+	sp := &speaker{dialect: d, limits: s.limits.forDialect(d)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gates[d.Name()] == nil {
+		s.gates[d.Name()] = newGate(&sp.limits)
+	}
+	sp.gate = s.gates[d.Name()]
+	return sp
+}
+
+type handler struct {
+	s       *Server
+	speaker *speaker
+}
+
+func (h *handler) HandleConn(c transport.Conn) {
+	if p := h.s.open(c, h.speaker); p != nil {
+		go p.read()
+	}
 }
 
 // ServeConn speaks d with one connection and returns when that has ended, with
 // the reason: nil when the peer went. The end of ctx ends the connection.
 func (s *Server) ServeConn(ctx context.Context, c transport.Conn, d Dialect) error {
-	s.init()
-	p := s.open(c, &speaker{d, s.limits.forDialect(d)})
+	p := s.open(c, s.speaker(d))
 	if p == nil {
 		return ErrServerClosed
 	}
@@ -195,16 +232,24 @@ func (s *Server) Dial(d Dialect) transport.Conn {
 	return client
 }
 
-// open sets up a port for a connection; nil when the server is closing or the
-// dialect refused.
+// open sets up a port for a connection; nil when it is turned away.
 func (s *Server) open(c transport.Conn, sp *speaker) *Port {
-	if s.add() != nil {
-		_ = c.Close(transport.CloseGoingAway, CodeGoingAway.String())
+	p := &Port{
+		s: s, conn: c, speaker: sp, id: s.lastID.Add(1), opened: time.Now(),
+		source: Source(c.RemoteAddr()), token: presented(c), ended: make(chan struct{}),
+	}
+	if r := s.turn(sp, p.source, sp.gate.enter); r != nil {
+		s.turned(p, r)
 		return nil
 	}
-	p := &Port{s: s, conn: c, speaker: sp, started: time.Now(), ended: make(chan struct{})}
+	if s.add() != nil {
+		sp.gate.leave(p.source)
+		s.turned(p, &Refusal{Code: CodeGoingAway})
+		return nil
+	}
 	p.out.change.L = &p.out.mu
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
+	p.asking, p.unasked = context.WithCancel(p.ctx)
 	l := &sp.limits
 	if l.MessageRate > 0 {
 		p.perMsg = rate.NewLimiter(rate.Limit(l.MessageRate), l.MessageBurst)
@@ -216,35 +261,59 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 		b.SetDry(p.endBatch)
 	}
 	c.SetReadLimit(l.UnreadyBytes)
-
-	if err := p.begin(); err != nil {
-		p.end(err)
-		s.wg.Done()
-		return nil
-	}
+	p.readyTime = time.AfterFunc(l.ReadyTimeout, func() {
+		p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
+	})
 	s.mu.Lock()
 	s.ports[p] = struct{}{}
-	closing := s.closing
+	s.unready++
+	closing := s.closing || s.draining
 	s.mu.Unlock()
+	s.watch(func(t *Trace) {
+		if t.Opened != nil {
+			t.Opened(p.Info())
+		}
+	})
 	if closing {
 		p.fail(&Refusal{Code: CodeGoingAway})
 	}
 	return p
 }
 
-// begin lets the dialect begin.
-func (p *Port) begin() (err error) {
+// turned turns a connection away.
+func (s *Server) turned(p *Port, r *Refusal) {
+	s.count.turned.Add(1)
+	_ = p.conn.Close(r.closeCode(), r.Sentence())
+	s.watch(func(t *Trace) {
+		if t.Turned != nil {
+			t.Turned(p.Info(), r)
+		}
+	})
+}
+
+func (s *Server) unreadyDone() {
+	s.mu.Lock()
+	s.unready--
+	s.mu.Unlock()
+}
+
+// begin asks the policy, then lets the dialect begin.
+func (p *Port) begin() error {
+	if hook := p.s.Policy.Connect; hook != nil {
+		if err := p.ask(func(ctx context.Context) error { return hook(ctx, p.Info()) }); err != nil {
+			return err
+		}
+	}
 	p.loop.Lock()
 	defer p.loop.Unlock()
-	p.session, err = p.speaker.dialect.NewSession(p)
+	if p.closed {
+		return errPeerGone
+	}
+	session, err := p.speaker.dialect.NewSession(p)
 	if err != nil {
 		return err
 	}
-	if !p.ready {
-		p.readyTime = time.AfterFunc(p.speaker.limits.ReadyTimeout, func() {
-			p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
-		})
-	}
+	p.session = session
 	return nil
 }
 
@@ -256,52 +325,56 @@ func (s *Server) forget(p *Port) {
 	s.wg.Done()
 }
 
-// Shutdown takes no new connections and ends those that are there: what is
-// queued for them is written, or stored when ctx ends before that. It returns
-// nil, or ctx's error when there was no time to write everything. It may be
-// called more than once and without any listener.
-func (s *Server) Shutdown(ctx context.Context) error {
+// Drain takes no new connections and ends those that are there, in their
+// dialect's words for "going away": what is queued for them is written, or
+// stored when ctx ends before that. It returns nil when all has been written,
+// else ctx's error. It may be called more than once, and without any listener.
+func (s *Server) Drain(ctx context.Context) error {
 	s.init()
-	for _, p := range s.beginClose() {
+	s.mu.Lock()
+	s.draining = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	s.mu.Unlock()
+	ports := s.allPorts()
+	for _, p := range ports {
 		go p.endWithin(ctx, &Refusal{Code: CodeGoingAway, Reason: "the relay is going away"})
 	}
-	s.finishClose()
+	for _, p := range ports {
+		<-p.ended
+	}
 	return ctx.Err()
 }
 
-// Close ends all connections without waiting for what is queued: it is stored
-// where there is an inbox. It returns when everything the server started has
-// ended.
+// Shutdown drains, then closes the server: it returns when everything that the
+// server started has ended.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.Drain(ctx)
+	s.mu.Lock()
+	if !s.closing {
+		s.closing = true
+		close(s.closed)
+	}
+	for _, t := range []*time.Timer{s.purge, s.monitor} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.pumps.Wait()
+	s.cancel()
+	return err
+}
+
+// Close is Shutdown without time: what is queued is stored where there is an
+// inbox.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = s.Shutdown(ctx)
 	return nil
-}
-
-func (s *Server) beginClose() (ports []*Port) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
-		close(s.closed)
-	}
-	if s.purge != nil && s.purge.Stop() {
-		s.purge = nil
-	}
-	for l := range s.listeners {
-		_ = l.Close()
-	}
-	for p := range s.ports {
-		ports = append(ports, p)
-	}
-	return ports
-}
-
-func (s *Server) finishClose() {
-	s.wg.Wait()
-	s.pumps.Wait()
-	s.cancel()
 }
 
 // purgeInbox removes what has expired, in batches, then sets the timer again.
@@ -331,6 +404,11 @@ func (s *Server) purgeInbox() {
 
 // logEnd logs the end of a connection, at a level that a stranger cannot flood.
 func (s *Server) logEnd(p *Port, r *Refusal) {
+	s.watch(func(t *Trace) {
+		if t.Closed != nil {
+			t.Closed(p.Info(), r)
+		}
+	})
 	s.log.Debug("connection ended", "dialect", p.speaker.dialect.Name(),
 		"remote", p.conn.RemoteAddr(), "code", r.Code, "err", r)
 }

@@ -22,6 +22,7 @@ type Stats struct {
 	Refused   uint64
 	Ignored   map[string]uint64 // by dialect and what it was; no messages of the sum above
 
+	Turned   uint64 // connections turned away before they were any
 	Sessions int    // connections that are open
 	Messages uint64 // received from connections, whatever became of them
 }
@@ -52,6 +53,7 @@ type counters struct {
 	found     atomic.Int64
 	expired   atomic.Int64
 	refused   atomic.Int64
+	turned    atomic.Int64
 	dropped   [reasons]atomic.Int64
 	ignored   sync.Map // string to *atomic.Int64
 }
@@ -80,6 +82,7 @@ func (s *Server) Stats() Stats {
 		Held:      c.queued.Load() + c.storing.Load() + c.stored.Load(),
 		Refused:   uint64(c.refused.Load()),
 		Messages:  uint64(c.messages.Load()),
+		Turned:    uint64(c.turned.Load()),
 		DroppedBy: make(map[string]uint64),
 		Ignored:   make(map[string]uint64),
 	}

@@ -32,10 +32,7 @@ func FuzzBeforeLogin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, msg []byte) {
 		conn := r.dial()
 		defer conn.Close(0, "")
-		r.mu.Lock()
-		s := r.sessions[len(r.sessions)-1]
-		r.sessions = r.sessions[:0]
-		r.mu.Unlock()
+		s := r.take()
 		before := bytes.Clone(msg)
 		err := s.Receive(t.Context(), transport.Kind(kind), msg)
 		requireRefusal(t, err)

@@ -116,7 +116,7 @@ func TestBadAnswers(t *testing.T) {
 
 // TestNoAnswer: HS-04. Connections that say nothing are gone after 10 s.
 func TestNoAnswer(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, r *rig) {
+	bubble(t, func(r *rig) { r.server.Limits.Unmetered = true }, func(t *testing.T, r *rig) {
 		const n = 1000
 		start := time.Now()
 		var conns []transport.Conn

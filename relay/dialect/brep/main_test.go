@@ -54,6 +54,7 @@ type rig struct {
 	Dialect
 
 	mu       sync.Mutex
+	came     sync.Cond // on mu: a session has been added
 	sessions []*session
 }
 
@@ -64,6 +65,7 @@ func newRig(t testing.TB, set func(*rig)) *rig {
 		server:  &relay.Server{Logger: slog.New(slog.DiscardHandler)},
 		Dialect: Dialect{Identity: identity(t, relaySeed)},
 	}
+	r.came.L = &r.mu
 	if set != nil {
 		set(r)
 	}
@@ -84,6 +86,7 @@ func (r *rig) NewSession(p *relay.Port) (relay.Session, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.sessions = append(r.sessions, s.(*session))
+		r.came.Broadcast()
 	}
 	return s, err
 }
@@ -92,6 +95,18 @@ func (r *rig) session(i int) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[i]
+}
+
+// take waits for the next session and removes it from those noted.
+func (r *rig) take() *session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.sessions) == 0 {
+		r.came.Wait()
+	}
+	s := r.sessions[0]
+	r.sessions = r.sessions[1:]
+	return s
 }
 
 // dial opens a connection that has read nothing yet.

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+)
+
+// A Client is a key that is logged in at a relay, most of the time. See the
+// package comment for who may call what.
+type Client struct {
+	cfg Config
+	in  *inbound
+	out *outbox
+
+	online chan struct{} // closed at the first login
+	done   chan struct{} // closed when all goroutines have ended
+
+	count struct{ letters, repeats, dropped atomic.Uint64 }
+
+	life context.Context // until the end
+	kill context.CancelFunc
+
+	mu   sync.Mutex
+	err  error // why it ended
+	last error // why there is no connection
+
+	// Owned by run, and what it calls.
+	open      *opener
+	seen      *seen
+	perMsg    *rate.Limiter
+	perByte   *rate.Limiter
+	warned    bool
+	connected sync.Once
+}
+
+// New returns a Client after its first login. Until ctx ends, or the Client is
+// refused for good (see [Client.Err]), it keeps trying; a relay that is not there
+// yet is no error. Once New has returned, ctx does not matter any more: end the
+// Client with Close.
+//
+// When ctx ends, the error wraps its error and that of the last attempt.
+func New(ctx context.Context, config *Config) (*Client, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	c, err := newClient(config.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	go c.run()
+	if config.StartOffline {
+		return c, nil
+	}
+	select {
+	case <-c.online:
+		return c, nil
+	case <-c.life.Done():
+		<-c.done
+		return nil, c.Err()
+	case <-ctx.Done():
+		_ = c.Close()
+		return nil, c.noLogin(ctx.Err())
+	}
+}
+
+func newClient(cfg Config) (*Client, error) {
+	o, err := newOpener(cfg.Identity)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		cfg:     cfg,
+		in:      newInbound(cfg.UnreadLetters, cfg.UnreadBytes),
+		online:  make(chan struct{}),
+		done:    make(chan struct{}),
+		open:    o,
+		seen:    newSeen(cfg.Remembered),
+		perMsg:  rate.NewLimiter(rate.Limit(cfg.MessageRate), cfg.MessageBurst),
+		perByte: rate.NewLimiter(rate.Limit(cfg.ByteRate), cfg.ByteBurst),
+	}
+	c.out = newOutbox(cfg.PendingMessages, cfg.PendingBytes, func(p *pending) {
+		cfg.Trace.Settled(p.to, p.receipt(), p.err)
+	})
+	c.life, c.kill = context.WithCancel(context.Background())
+	return c, nil
+}
+
+func (c *Client) noLogin(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		return fmt.Errorf("client: no login: %w", err)
+	}
+	return fmt.Errorf("client: no login: %w: %w", err, c.last)
+}
+
+// Messages returns the letters that come in, from first to last, as long as the
+// loop goes on. It may be called again, and the next letter comes then. If more
+// than one loop runs, each letter goes to one of them.
+//
+// The last pair has no letter but the reason: ctx's error, or that of [Client.Err]
+// after the letters that came before the end.
+func (c *Client) Messages(ctx context.Context) iter.Seq2[*Letter, error] {
+	return func(yield func(*Letter, error) bool) {
+		for {
+			l, err := c.in.take(ctx)
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Handle calls f for each letter that comes in, one at a time, until f returns an
+// error, ctx or the Client ends, and returns that error. f may call any method,
+// also Send, and wait for its receipt.
+func (c *Client) Handle(ctx context.Context, f func(context.Context, *Letter) error) error {
+	for l, err := range c.Messages(ctx) {
+		if err == nil {
+			err = f(ctx, l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil // not reached: Messages ends with an error
+}
+
+// Close ends the Client. What waits in Send or for a letter returns, and messages
+// that have no receipt yet end with ErrClosed. What has been given to the
+// connection is written, for which it waits a second at most. It may be called
+// any number of times, and returns nil when everything has ended.
+func (c *Client) Close() error {
+	c.end(ErrClosed)
+	<-c.done
+	return nil
+}
+
+// Err returns why the Client has ended: ErrClosed, or what the relay is refused
+// for (a *handshake.Error, a *handshake.KeyMismatchError, an error of
+// Config.Trust) or has refused us with (a *brep.RelayError whose Final method
+// says so, such as one with frame.CodeReplaced after a newer login of the same
+// key). Nil: it has not ended.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// end ends the Client. Only the first call counts.
+func (c *Client) end(err error) {
+	c.mu.Lock()
+	first := c.err == nil
+	if first {
+		c.err = err
+	}
+	c.mu.Unlock()
+	if first {
+		c.out.close(err)
+		c.kill()
+	}
+}
+
+// Stats counts what came in.
+type Stats struct {
+	Letters uint64 // for the application
+	Repeats uint64 // of those, dropped
+	Dropped uint64 // messages that did not verify, open or parse
+}
+
+// Stats returns the counters.
+func (c *Client) Stats() Stats {
+	return Stats{
+		Letters: c.count.letters.Load(),
+		Repeats: c.count.repeats.Load(),
+		Dropped: c.count.dropped.Load(),
+	}
+}

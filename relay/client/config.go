@@ -1,0 +1,194 @@
+package client
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/transport"
+)
+
+// A Config says who the client is and how it reaches its relay. Zero fields mean
+// what is said there. New copies it; what it points to is not changed as long as
+// the Client lives.
+type Config struct {
+	Identity *crypto.Identity // required
+	Dial     transport.Dialer // required; called again for every reconnect
+
+	// Address names the relay in Trust: a URL without its query, say. Required
+	// with a Trust.
+	Address string
+
+	// Relay is the key that the relay must have, if it is known (pinning). Nil:
+	// the one that it had when first reached at Address (trust on first use).
+	Relay *crypto.PublicKey
+
+	// Trust remembers the keys of relays. Nil: a memory of this Client's own.
+	Trust handshake.TrustStore
+
+	// AllowLegacy allows a relay that speaks handshake v1 only, unless it is pinned
+	// or was seen to speak v2: it proves nothing and has us sign 32 bytes of its
+	// choice. It carries no sealed messages; see ErrLegacySession.
+	AllowLegacy bool
+
+	// Contacts returns the X25519 key of a contact that was given by hand, as by a
+	// user of MERK-BREP. Such a contact gets ENCRYPTED_DATA (spec brep.md), which
+	// neither hides lengths nor binds the sender, instead of SEALED. It is called
+	// by Send. Nil: there are none.
+	Contacts func(crypto.PublicKey) (crypto.X25519Key, bool)
+
+	// Encrypted says whether the medium of a connection is encrypted, such as
+	//
+	//	func(c transport.Conn) bool { return c.Value(ws.TLSKey) != nil }
+	//
+	// If it is not, and leads to another machine, the client warns. Nil: it is not.
+	Encrypted func(transport.Conn) bool
+
+	// StartOffline has New return at once, and not wait for the first login.
+	StartOffline bool
+
+	// PingInterval is for media that do not notice by themselves that the peer is
+	// gone, such as TCP (30 s there): the connection counts as lost when nothing
+	// has come for 2.5 times as long. Zero: no PINGs are sent.
+	PingInterval time.Duration
+
+	// Before attempt n to reconnect, from 0, the client waits a random time of at
+	// most BackoffMin·2ⁿ and BackoffMax (full jitter; 500 ms and 30 s). A connection
+	// that lasted for BackoffMax begins with 0 again.
+	BackoffMin, BackoffMax time.Duration
+
+	// PendingMessages and PendingBytes bound the messages that have no receipt yet
+	// (256 and 8 MiB): beyond them Send waits. One of any size passes when it is
+	// alone.
+	PendingMessages, PendingBytes int
+
+	// MessageRate and ByteRate are how fast messages are sent, per second, and the
+	// bursts how much at once (180 and 128; 7 MiB and 16 MiB, headers included). A
+	// relay closes a connection over 200 and 400, 8 MiB and 32 MiB by default, and
+	// counts when messages come in: those that the network held up come at once.
+	// Since at most the pending ones can, burst and Pending together have to stay
+	// below its burst.
+	MessageRate  float64
+	MessageBurst int
+	ByteRate     float64
+	ByteBurst    int
+
+	// UnreadLetters and UnreadBytes bound the letters that the application has not
+	// taken yet (256 and 8 MiB, of Data): beyond them the client stops reading, and
+	// what comes for it stays with the relay. But receipts come the same way: while
+	// a Send waits for one, up to 8 times as many are taken, and after that it fails
+	// with ErrBacklog.
+	UnreadLetters, UnreadBytes int
+
+	// Remembered is how many letters are remembered, to drop repeats, for 14 days
+	// at most (65,536, at about 250 bytes each).
+	Remembered int
+
+	Logger *slog.Logger // nil: slog.Default()
+	Trace  *Trace       // nil: nobody watches
+}
+
+// A Trace watches a Client. Functions may be nil. They are called by the
+// goroutine that does the work, so they return soon and call no method of the
+// Client but Err and Stats.
+type Trace struct {
+	// Connected is called after each login.
+	Connected func(handshake.Relay)
+
+	// Disconnected is called after a connection has ended, or an attempt failed,
+	// and another is made after retryIn. The end for good is told by Err.
+	Disconnected func(err error, retryIn time.Duration)
+
+	// FirstContact is called when a relay proved to have a key and none was
+	// expected: the time to compare fingerprints.
+	FirstContact func(crypto.PublicKey)
+
+	// Unencrypted is called at most once, when the medium leads to another machine
+	// and is not encrypted (see Config.Encrypted).
+	Unencrypted func(net.Addr)
+
+	// Dropped is called for a message that did not become a Letter. why wraps an
+	// error of package crypto, or is transport.ErrTooLarge, of an unknown sender.
+	// The sender is the relay's word.
+	Dropped func(from crypto.PublicKey, why error)
+
+	// Settled is called for the end of each message that was sent with NoWait:
+	// with its receipt, or with the error that Send would have returned.
+	Settled func(to crypto.PublicKey, r Receipt, err error)
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Identity == nil:
+		return errors.New("client: Config has no Identity")
+	case c.Dial == nil:
+		return errors.New("client: Config has no Dial")
+	case c.Trust != nil && c.Address == "":
+		return errors.New("client: Config has a Trust and no Address")
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Trust == nil {
+		c.Trust, c.Address = new(handshake.MemoryTrust), "relay"
+	}
+	if c.Contacts == nil {
+		c.Contacts = func(crypto.PublicKey) (crypto.X25519Key, bool) { return crypto.X25519Key{}, false }
+	}
+	if c.Encrypted == nil {
+		c.Encrypted = func(transport.Conn) bool { return false }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	orDefault(&c.BackoffMin, 500*time.Millisecond)
+	orDefault(&c.BackoffMax, 30*time.Second)
+	orDefault(&c.PendingMessages, 256)
+	orDefault(&c.PendingBytes, 8<<20)
+	orDefault(&c.MessageRate, 180)
+	orDefault(&c.MessageBurst, 128)
+	orDefault(&c.ByteRate, 7<<20)
+	orDefault(&c.ByteBurst, 16<<20)
+	orDefault(&c.UnreadLetters, 256)
+	orDefault(&c.UnreadBytes, 8<<20)
+	orDefault(&c.Remembered, 1<<16)
+	c.Trace = c.Trace.withDefaults()
+	return c
+}
+
+func orDefault[T int | float64 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// withDefaults returns a Trace without nil functions.
+func (t *Trace) withDefaults() *Trace {
+	var full Trace
+	if t != nil {
+		full = *t
+	}
+	if full.Connected == nil {
+		full.Connected = func(handshake.Relay) {}
+	}
+	if full.Disconnected == nil {
+		full.Disconnected = func(error, time.Duration) {}
+	}
+	if full.FirstContact == nil {
+		full.FirstContact = func(crypto.PublicKey) {}
+	}
+	if full.Unencrypted == nil {
+		full.Unencrypted = func(net.Addr) {}
+	}
+	if full.Dropped == nil {
+		full.Dropped = func(crypto.PublicKey, error) {}
+	}
+	if full.Settled == nil {
+		full.Settled = func(crypto.PublicKey, Receipt, error) {}
+	}
+	return &full
+}

@@ -1,0 +1,38 @@
+// Package client is the client of a brep relay: it logs in, stays logged in,
+// seals what it sends, opens what it gets, and keeps a message until the relay
+// has answered for it.
+//
+//	c, err := client.New(ctx, &client.Config{Identity: id, Dial: ws.Dialer(url, nil)})
+//	receipt, err := c.Send(ctx, friend, client.Text("hello"))
+//	for letter, err := range c.Messages(ctx) { … }
+//
+// It is not a connection: [github.com/sotto-relay/sotto/relay/dialect/brep.Client]
+// is, and a Client has one after the other. It links no medium; the program
+// passes the [transport.Dialer] of the one that it wants.
+//
+// # Sealing
+//
+// What is sent is sealed to the recipient (spec native.md, "Sealing": SEALED,
+// suite 2, with the key derived from the recipient's identity), so that a relay
+// sees who writes to whom, when, and about how much. [Signed] and [Clear] are for
+// those who want less. What comes in is opened and verified, and [Letter] says how
+// it was protected; what fails is counted, told to [Trace], and goes no further.
+//
+// # Delivery
+//
+// A message gets a random id and its bytes once. In an extended session (a relay
+// that speaks handshake v2) it is kept until the relay's receipt, and sent again,
+// in order, after every reconnect; the recipient's Client drops repeats. A receipt
+// is the relay's word. [Stored] means that the message waits for the recipient.
+// [Handed] means that it was queued for the recipient's connection: if that breaks
+// before the recipient has read it, the message is lost, since recipients do not
+// acknowledge yet. In a legacy session there are no receipts, and a message is let
+// go once it is written.
+//
+// # Goroutines
+//
+// Every method may be called by any goroutine at any time, also by a function
+// that was called with a Letter. A Client has a goroutine of its own from [New]
+// until it ends, and a few more while it is connected; [Client.Close] waits for
+// all of them.
+package client

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/relay/dialect/brep"
+)
+
+// Errors of Send, besides [*RefusedError], the context's, those of package crypto
+// for a recipient's key or a content that will not do, and the reason for which
+// the Client ended, which is ErrClosed after Close.
+var (
+	// ErrClosed is what every method returns after Close.
+	ErrClosed = errors.New("client: closed")
+
+	// ErrTooLarge means that the message makes a frame with a payload of more than
+	// 4 MiB, once it is padded and sealed. Nothing was sent.
+	ErrTooLarge = errors.New("client: message too large")
+
+	// ErrLegacySession means that the relay speaks handshake v1 only, and the
+	// message has to be sealed, or is not to be stored, which such a relay cannot
+	// do. Nothing was sent.
+	ErrLegacySession = errors.New("client: not possible with a relay that speaks handshake v1")
+
+	// ErrBacklog means that so many letters are unread that the client does not
+	// read on to wait for a receipt (see Config.UnreadLetters). The message may have
+	// arrived, and is not sent again.
+	ErrBacklog = errors.New("client: too many unread letters")
+
+	// ErrExpired means that the message has been tried for 7 days. It may have
+	// arrived, and is not sent again.
+	ErrExpired = errors.New("client: no receipt for 7 days")
+)
+
+// A RefusedError means that the relay has refused one message, and goes on with
+// others. Trying again is for the caller to decide by the code.
+type RefusedError struct {
+	Code   frame.Code
+	Reason string // the relay's words, UTF-8, possibly empty
+}
+
+func (e *RefusedError) Error() string {
+	if e.Reason == "" || e.Reason == e.Code.String() {
+		return "client: message refused: " + e.Code.String()
+	}
+	return fmt.Sprintf("client: message refused: %v: %q", e.Code, e.Reason)
+}
+
+// A trustError means that the relay's key cannot be looked up or recorded.
+type trustError struct{ err error }
+
+func (e *trustError) Error() string { return "client: trust in the relay: " + e.err.Error() }
+
+func (e *trustError) Unwrap() error { return e.err }
+
+// isPermanent says whether connecting again without a change is no use, or does
+// harm (spec native.md, "Codes").
+func isPermanent(err error) bool {
+	var (
+		byRelay *brep.RelayError
+		byUs    *handshake.Error
+		trust   *trustError
+	)
+	switch {
+	case errors.As(err, &byRelay):
+		return byRelay.Final()
+	case errors.As(err, &byUs): // a message that is none, or no randomness, may pass
+		return byUs.Code != frame.CodeMalformed && byUs.Code != frame.CodeInternal
+	}
+	return errors.As(err, &trust)
+}
