@@ -15,9 +15,10 @@ type gate struct {
 
 	mu      sync.Mutex
 	open    map[netip.Prefix]int // connections
-	tokens  float64              // of perSecond, at most perSecond
+	tokens  float64              // within perSecond of zero
 	updated time.Time
 	recent  map[netip.Prefix]float64 // admitted in this second
+	before  int                      // sources in the second before
 	began   time.Time                // of this second
 }
 
@@ -66,6 +67,7 @@ func (g *gate) check(src netip.Prefix, now time.Time) *Refusal {
 		g.updated = now
 	}
 	if now.Sub(g.began) >= time.Second {
+		g.before = len(g.recent)
 		clear(g.recent)
 		g.began = now
 	}
@@ -74,9 +76,12 @@ func (g *gate) check(src netip.Prefix, now time.Time) *Refusal {
 	if !known {
 		sources++
 	}
-	share := max(1, g.perSecond/float64(sources))
+	// When there are few tokens left, they are for those who have not had their
+	// share of this second; and those may leave the bucket in debt. One share is
+	// kept for a newcomer.
+	share := max(1, g.perSecond/float64(max(sources, g.before)+1))
 	scarce := g.tokens < g.perSecond/2
-	if g.tokens < 1 || scarce && g.recent[src]+1 > share || !known && sources > recentMost {
+	if scarce && g.recent[src]+1 > share || g.tokens <= -g.perSecond || !known && sources > recentMost {
 		return &Refusal{Code: CodeOverloaded, Reason: "too many new connections", RetryAfter: time.Second}
 	}
 	return nil

@@ -72,6 +72,9 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 		p.s.router.release(p.seat)
 	}
 	p.speaker.gate.leave(p.source)
+	p.s.mu.Lock()
+	delete(p.s.ports, p)
+	p.s.mu.Unlock()
 	close(p.ended)
 }
 

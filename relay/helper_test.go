@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	claim NAME | weak NAME          answered "welcome"
 //	send NAME TEXT                  the recipient gets "NAME-OF-SENDER TEXT"
 //	once NAME TEXT                  likewise, never stored
+//	renew TOKEN                     (claim NAME TOKEN presents one first)
 //	join GROUP | leave GROUP | pub GROUP TEXT | echo GROUP TEXT
 //	quit                            the server ends the connection
 //	form N                          sets the form; form 9 fits no message that starts with '!'
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type words struct {
 	limits  DialectLimits
 	settled func(Receipt)
+	inUse   InUse
 }
 
 func (w words) Name() string          { return "words" }
@@ -67,7 +69,7 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.p.SetForm(rest[0] - '0')
 	case "claim", "weak":
 		s.name = to
-		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak"})
+		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak", InUse: s.w.inUse, Token: text})
 	case "send", "once":
 		m.Ephemeral = verb == "once"
 		switch o := s.p.Send(m); o.Status {
@@ -85,6 +87,10 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 	case "pub", "echo":
 		m.Data = append([]byte("#"+to+" "), m.Data...)
 		if _, err := s.p.Publish(m, verb == "echo"); err != nil {
+			s.reply("no " + AsRefusal(err).Code.String())
+		}
+	case "renew":
+		if err := s.p.Renew(to); err != nil {
 			s.reply("no " + AsRefusal(err).Code.String())
 		}
 	case "after":

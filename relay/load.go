@@ -63,7 +63,8 @@ func (s *Server) watchLoad() {
 			return
 		}
 		defer s.wg.Done()
-		s.setTier(nextTier(s.Load(), memoryUse(), time.Since(due)))
+		memory := float64(memoryUsed()) / float64(s.memory)
+		s.setTier(nextTier(s.Load(), memory, time.Since(due)))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.closing {
@@ -83,12 +84,11 @@ func (s *Server) setTier(t Tier) {
 	}
 }
 
-// memoryUse returns the part in use of the memory that this process may have.
-func memoryUse() float64 {
+// memoryUsed returns the bytes that the Go runtime has of the system.
+func memoryUsed() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
-	used := sample[0].Value.Uint64() - sample[1].Value.Uint64()
-	return float64(used) / float64(memoryLimit())
+	return sample[0].Value.Uint64() - sample[1].Value.Uint64()
 }
 
 // memoryLimit is the soft limit of the Go runtime (GOMEMLIMIT), or that of the

@@ -261,7 +261,7 @@ func (p *Port) finish(err error) {
 	p.endBatch()
 	p.end(err)
 	<-p.ended
-	p.s.forget(p)
+	p.s.wg.Done()
 }
 
 func (p *Port) readUntilReady() error {

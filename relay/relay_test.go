@@ -190,7 +190,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, &Server{}, words{DialectLimits{ReadyTimeout: 10 * time.Second, UnreadyBytes: 20, MessageBytes: 40}, nil})
+		b := newBench(t, &Server{}, words{limits: DialectLimits{ReadyTimeout: 10 * time.Second, UnreadyBytes: 20, MessageBytes: 40}})
 		idle := b.dial(0)
 		start := time.Now()
 		said, code := idle.rest()

@@ -56,6 +56,7 @@ type Server struct {
 	count  counters
 	lastID atomic.Uint64 // of a connection
 	tier   atomic.Int32  // a Tier
+	memory int64         // that the process may use, in bytes
 	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
@@ -84,6 +85,7 @@ func (s *Server) init() {
 		}
 		s.limits = s.Limits.withDefaults()
 		s.start = time.Now()
+		s.memory = memoryLimit()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.router.init()
 		s.closed = make(chan struct{})
@@ -315,14 +317,6 @@ func (p *Port) begin() error {
 	}
 	p.session = session
 	return nil
-}
-
-// forget ends the accounting for a port, last.
-func (s *Server) forget(p *Port) {
-	s.mu.Lock()
-	delete(s.ports, p)
-	s.mu.Unlock()
-	s.wg.Done()
 }
 
 // Drain takes no new connections and ends those that are there, in their
