@@ -433,12 +433,12 @@ func (o *outbox) stop() {
 	}
 }
 
-// wait waits until nobody writes, or with empty until nothing is left to write,
-// for as long as on says so.
+// wait waits until nobody writes, or with empty until nothing is left to write or
+// whoever wrote gave up, for as long as on says so.
 func (o *outbox) wait(empty bool, on func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (o.state == writing || empty && !o.stopped && o.slots > 0) && on() {
+	for (o.state == writing || empty && !o.stopped && o.state != idle && o.slots > 0) && on() {
 		o.change.Wait()
 	}
 }

@@ -114,11 +114,9 @@ func (p *Port) askClaim(a Address) error {
 		return nil
 	}
 	var g Grant
+	info := ClaimInfo{Conn: p.Info(), Address: a, Weak: p.weak, Token: p.token}
 	err := p.ask(func(ctx context.Context) (err error) {
-		granted, err := p.s.Policy.Claim(ctx, ClaimInfo{Conn: p.Info(), Address: a, Weak: p.weak, Token: p.token})
-		if err == nil && ctx.Err() == nil {
-			g = granted
-		}
+		g, err = p.s.Policy.Claim(ctx, info) // not read when ask has given up
 		return err
 	})
 	if err != nil {

@@ -289,6 +289,7 @@ func TestTrace(t *testing.T) {
 		_, _ = p.rest()
 		synctest.Wait()
 		require.Equal(t, []string{"opened 1", "claimed 1 alice", "turned 2 overloaded", "closed 1 denied"}, got)
-		assert.Equal(t, uint64(1), b.Stats().Turned)
+		assert.Equal(t, uint64(1), b.Stats().Turned["overloaded"])
+		assert.Equal(t, uint64(1), b.Stats().Ended["denied"])
 	})
 }

@@ -490,3 +490,26 @@ func itoa(i int) string {
 	}
 	return itoa(i/10) + itoa(i%10)
 }
+
+// Last words that cannot be written hold nothing up.
+func TestShutdownOfTheGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, words{})
+		client, server := pipe.New()
+		b.Speak(b.d).HandleConn(mute{server})
+		p := peer{t, client}
+		p.say("claim alice")
+		synctest.Wait()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_ = b.Shutdown(ctx)
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+// A mute Conn cannot be written to, and does not notice when reading.
+type mute struct{ transport.Conn }
+
+func (mute) Write(transport.Kind, [][]byte) (int, error)    { return 0, errors.New("broken") }
+func (mute) TryWrite(transport.Kind, [][]byte) (int, error) { return 0, errors.New("broken") }

@@ -284,7 +284,7 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 
 // turned turns a connection away.
 func (s *Server) turned(p *Port, r *Refusal) {
-	s.count.turned.Add(1)
+	s.count.turned.add(r.Code)
 	_ = p.conn.Close(r.closeCode(), r.Sentence())
 	s.watch(func(t *Trace) {
 		if t.Turned != nil {
@@ -398,6 +398,7 @@ func (s *Server) purgeInbox() {
 
 // logEnd logs the end of a connection, at a level that a stranger cannot flood.
 func (s *Server) logEnd(p *Port, r *Refusal) {
+	s.count.ended.add(r.Code)
 	s.watch(func(t *Trace) {
 		if t.Closed != nil {
 			t.Closed(p.Info(), r)

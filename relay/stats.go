@@ -22,8 +22,12 @@ type Stats struct {
 	Refused   uint64
 	Ignored   map[string]uint64 // by dialect and what it was; no messages of the sum above
 
-	Turned   uint64 // connections turned away before they were any
-	Sessions int    // connections that are open
+	Sessions int // connections that are open
+
+	// Connections that ended, and that were turned away before they were any, by
+	// the names of codes; "none" stands for a peer that went. All codes are there.
+	Ended    map[string]uint64
+	Turned   map[string]uint64
 	Messages uint64 // received from connections, whatever became of them
 }
 
@@ -53,9 +57,20 @@ type counters struct {
 	found     atomic.Int64
 	expired   atomic.Int64
 	refused   atomic.Int64
-	turned    atomic.Int64
+	ended     codeCounters
+	turned    codeCounters
 	dropped   [reasons]atomic.Int64
 	ignored   sync.Map // string to *atomic.Int64
+}
+
+// codeCounters count by Code. One that is not in the table counts as internal.
+type codeCounters [len(codeNames)]atomic.Int64
+
+func (c *codeCounters) add(code Code) {
+	if int(code) >= len(c) {
+		code = CodeInternal
+	}
+	c[code].Add(1)
 }
 
 func (c *counters) ignore(what string) {
@@ -82,7 +97,8 @@ func (s *Server) Stats() Stats {
 		Held:      c.queued.Load() + c.storing.Load() + c.stored.Load(),
 		Refused:   uint64(c.refused.Load()),
 		Messages:  uint64(c.messages.Load()),
-		Turned:    uint64(c.turned.Load()),
+		Ended:     make(map[string]uint64),
+		Turned:    make(map[string]uint64),
 		DroppedBy: make(map[string]uint64),
 		Ignored:   make(map[string]uint64),
 	}
@@ -91,10 +107,13 @@ func (s *Server) Stats() Stats {
 		return true
 	})
 	for i := range c.dropped {
-		if n := uint64(c.dropped[i].Load()); n > 0 {
-			st.DroppedBy[reasonNames[i]] = n
-			st.Dropped += n
-		}
+		n := uint64(c.dropped[i].Load())
+		st.DroppedBy[reasonNames[i]] = n
+		st.Dropped += n
+	}
+	for code, name := range codeNames {
+		st.Ended[name] = uint64(c.ended[code].Load())
+		st.Turned[name] = uint64(c.turned[code].Load())
 	}
 	s.mu.Lock()
 	st.Sessions = len(s.ports)

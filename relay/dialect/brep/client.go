@@ -62,7 +62,7 @@ type Client struct {
 	// Owned by the goroutine in Receive.
 	last     *RelayError   // what the latest frame said, if that was an ERROR about no frame in particular
 	interval time.Duration // of PINGs; zero: none, and what follows is not used
-	heard    time.Time     // when the latest frame came
+	heard    time.Time     // when the latest frame came, or reading began
 	nextPing time.Time
 	readBy   time.Time // the read deadline that is set
 }
@@ -236,7 +236,9 @@ func (c *Client) read() (transport.Kind, []byte, error) {
 	if c.interval == 0 {
 		return c.conn.Read()
 	}
-	for now := time.Now(); ; {
+	now := time.Now()
+	c.heard = now // what came since the last call has not been looked at
+	for {
 		if !now.Before(c.nextPing) {
 			c.out.offer(&frame.Brep{Type: frame.TypePing, Sender: c.key, Payload: make([]byte, 8)})
 			c.nextPing = now.Add(c.interval)

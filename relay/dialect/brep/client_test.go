@@ -88,34 +88,34 @@ func TestReceiveEnds(t *testing.T) {
 		{"ERROR, then a close", formExtended, func(r *fakeRelay) {
 			r.write(errorFrame(frame.Error{Code: frame.CodeReplaced, Sentence: "a newer login"}))
 			closes(1008, "whatever")(r)
-		}, &RelayError{frame.CodeReplaced, "a newer login"}, true},
+		}, &RelayError{Code: frame.CodeReplaced, Reason: "a newer login"}, true},
 		{"ERROR, then the end of a stream", formExtended, func(r *fakeRelay) {
 			r.write(errorFrame(frame.Error{Code: frame.CodeRateLimited}))
 			closes(0, "")(r)
-		}, &RelayError{frame.CodeRateLimited, ""}, false},
+		}, &RelayError{Code: frame.CodeRateLimited, Reason: ""}, false},
 		{"ERROR, then something else", formExtended, func(r *fakeRelay) {
 			r.write(errorFrame(frame.Error{Code: frame.CodeDenied}))
 			r.write(&frame.Brep{Type: frame.TypePong})
 			closes(1013, "")(r)
-		}, &RelayError{frame.CodeOverloaded, ""}, false},
+		}, &RelayError{Code: frame.CodeOverloaded, Reason: ""}, false},
 		{"ERROR about a frame", formExtended, func(r *fakeRelay) {
 			r.write(errorFrame(frame.Error{Code: frame.CodeDenied, ID: [16]byte{1}}))
 			closes(1001, "going-away")(r)
-		}, &RelayError{frame.CodeGoingAway, "going-away"}, false},
+		}, &RelayError{Code: frame.CodeGoingAway, Reason: "going-away"}, false},
 		{"no end of a sentence", formExtended, func(r *fakeRelay) {
 			r.write(errorFrame(frame.Error{Code: frame.CodeDenied, Sentence: strings.Repeat("é", 1000)}))
 			closes(1008, "")(r)
-		}, &RelayError{frame.CodeDenied, strings.Repeat("é", 61)}, true},
+		}, &RelayError{Code: frame.CodeDenied, Reason: strings.Repeat("é", 61)}, true},
 		{"ERROR that is none", formExtended, func(r *fakeRelay) {
 			r.write(&frame.Brep{Type: frame.TypeError, Payload: []byte{1}})
 			closes(1008, "")(r)
-		}, &RelayError{frame.CodeDenied, ""}, true},
-		{"1008 with a code's name", formLegacy, closes(1008, "rate-limited"), &RelayError{frame.CodeRateLimited, "rate-limited"}, false},
-		{"1008", formLegacy, closes(1008, "replaced by a newer login"), &RelayError{frame.CodeDenied, "replaced by a newer login"}, true},
-		{"1002", formLegacy, closes(1002, ""), &RelayError{frame.CodeMalformed, ""}, false},
-		{"1003", formLegacy, closes(1003, ""), &RelayError{frame.CodeMalformed, ""}, false},
-		{"1009", formLegacy, closes(1009, ""), &RelayError{frame.CodeTooLarge, ""}, false},
-		{"1011", formLegacy, closes(1011, ""), &RelayError{frame.CodeInternal, ""}, false},
+		}, &RelayError{Code: frame.CodeDenied, Reason: ""}, true},
+		{"1008 with a code's name", formLegacy, closes(1008, "rate-limited"), &RelayError{Code: frame.CodeRateLimited, Reason: "rate-limited"}, false},
+		{"1008", formLegacy, closes(1008, "replaced by a newer login"), &RelayError{Code: frame.CodeDenied, Reason: "replaced by a newer login"}, true},
+		{"1002", formLegacy, closes(1002, ""), &RelayError{Code: frame.CodeMalformed, Reason: ""}, false},
+		{"1003", formLegacy, closes(1003, ""), &RelayError{Code: frame.CodeMalformed, Reason: ""}, false},
+		{"1009", formLegacy, closes(1009, ""), &RelayError{Code: frame.CodeTooLarge, Reason: ""}, false},
+		{"1011", formLegacy, closes(1011, ""), &RelayError{Code: frame.CodeInternal, Reason: ""}, false},
 		{"1000", formLegacy, closes(1000, ""), new(transport.CloseError), false},
 		{"malformed", formExtended, func(r *fakeRelay) {
 			_, err := r.conn.Write(0, [][]byte{make([]byte, 200)})
@@ -424,8 +424,8 @@ func TestClientPings(t *testing.T) {
 
 func TestRelayErrorText(t *testing.T) {
 	require.Equal(t, "brep: the relay refuses: denied", (&RelayError{Code: frame.CodeDenied}).Error())
-	require.Equal(t, "brep: the relay refuses: denied", (&RelayError{frame.CodeDenied, "denied"}).Error())
-	require.Equal(t, `brep: the relay refuses: denied: "a\nb"`, (&RelayError{frame.CodeDenied, "a\nb"}).Error())
+	require.Equal(t, "brep: the relay refuses: denied", (&RelayError{Code: frame.CodeDenied, Reason: "denied"}).Error())
+	require.Equal(t, `brep: the relay refuses: denied: "a\nb"`, (&RelayError{Code: frame.CodeDenied, Reason: "a\nb"}).Error())
 	for c := frame.CodeMalformed; c <= frame.CodeInternal; c++ {
 		final := c == 3 || c == 4 || c == 5 || c == 17 || c == 18
 		require.Equal(t, final, (&RelayError{Code: c}).Final(), "%v", c)

@@ -89,13 +89,13 @@ func TestConnectFails(t *testing.T) {
 		{"refused with a close", ClientOptions{}, func(r *fakeRelay) {
 			_ = r.conn.Close(transport.CloseTryLater, "overloaded")
 		}, func(t *testing.T, err error) {
-			require.Equal(t, &RelayError{frame.CodeOverloaded, "overloaded"}, err)
+			require.Equal(t, &RelayError{Code: frame.CodeOverloaded, Reason: "overloaded"}, err)
 		}, 0},
 		{"refused with an ERROR", ClientOptions{}, func(r *fakeRelay) {
 			e := frame.Error{Code: frame.CodeDenied, Sentence: "members only"}
 			r.write(&frame.Brep{Type: frame.TypeError, Payload: e.Append(nil)})
 		}, func(t *testing.T, err error) {
-			require.Equal(t, &RelayError{frame.CodeDenied, "members only"}, err)
+			require.Equal(t, &RelayError{Code: frame.CodeDenied, Reason: "members only"}, err)
 		}, 1000},
 		{"gone", ClientOptions{}, func(r *fakeRelay) { _ = r.conn.Close(0, "") },
 			func(t *testing.T, err error) { require.ErrorContains(t, err, "connection lost") }, 0},

@@ -185,12 +185,17 @@ func TestShutdown(t *testing.T) {
 		extended, legacy := r.login(identity(t, 1), formExtended), r.login(identity(t, 2), formLegacy)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			require.Equal(t, frame.CodeGoingAway, extended.error().Code)
+			away := extended.next()
+			require.Equal(t, frame.TypeGoAway, away.Type)
+			hint, err := frame.DecodeGoAway(away.Payload)
+			require.NoError(t, err)
+			require.LessOrEqual(t, hint.After, comeBack)
 			for _, p := range []*peer{extended, legacy} {
 				code, err := p.closed()
 				require.EqualValues(t, 1001, code)
 				var re *RelayError
 				require.True(t, errors.As(err, &re) && !re.Final() && re.Code == frame.CodeGoingAway)
+				require.Equal(t, p == extended, re.RetryAfter > 0)
 			}
 		})
 		require.NoError(t, r.server.Shutdown(context.Background()))

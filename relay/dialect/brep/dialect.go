@@ -34,6 +34,10 @@ type Dialect struct {
 	// (QUERY_CLIENT). Without it the answer is "not found", whatever is true.
 	PresenceQueries bool
 
+	// InUse says what becomes of a login with a key that is connected already. The
+	// zero value has the newer session take over (spec brep.md, "Data frames").
+	InUse relay.InUse
+
 	// PingInterval is for listeners of a medium that does not notice by itself
 	// that a peer is gone, such as TCP (spec brep.md, "Errors seen by a peer":
 	// 30 s). Extended sessions then get PINGs this far apart, and are closed after

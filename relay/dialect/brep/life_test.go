@@ -36,7 +36,7 @@ func TestSilentPeer(t *testing.T) {
 				require.Len(t, f.Payload, pingSize)
 				pings = append(pings, time.Since(start))
 			}
-			if f.Type == frame.TypeError {
+			if f.Type == frame.TypeGoAway {
 				break
 			}
 		}

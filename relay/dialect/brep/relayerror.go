@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
@@ -18,6 +19,10 @@ type RelayError struct {
 	// stand for: CodeDenied for 1008.
 	Code   frame.Code
 	Reason string // a sentence, at most 123 bytes of UTF-8, possibly empty
+
+	// RetryAfter is when a relay that goes away asks its clients to come back, each
+	// at a time of its own; zero: it did not say.
+	RetryAfter time.Duration
 }
 
 func (e *RelayError) Error() string {
@@ -41,9 +46,16 @@ func (e *RelayError) Final() bool {
 
 const maxReason = 123 // as in a close frame
 
-// sessionError returns what an ERROR frame says about the session; nil for other
-// frames and for what is about a frame of ours, by its id.
+// sessionError returns what an ERROR or a GOAWAY says about the session; nil for
+// other frames and for what is about a frame of ours, by its id.
 func sessionError(f *frame.Brep) *RelayError {
+	if f.Type == frame.TypeGoAway {
+		away, err := frame.DecodeGoAway(f.Payload)
+		if err != nil {
+			return nil
+		}
+		return &RelayError{Code: frame.CodeGoingAway, RetryAfter: away.After}
+	}
 	if f.Type != frame.TypeError {
 		return nil
 	}

@@ -10,19 +10,22 @@ import (
 // maxRequest bounds a REQUEST in bytes, as spec json.md bounds its messages.
 const maxRequest = 64 << 10
 
-// A response is the payload of a RESPONSE that refuses (spec native.md, "Frame
-// types").
+// A response is the payload of a RESPONSE (spec native.md, "Frame types").
 type response struct {
+	Verb string `json:"t,omitempty"`
 	Req  int64  `json:"req"`
 	OK   bool   `json:"ok"`
-	Code string `json:"code"`
-	Msg  string `json:"msg"`
+	Code string `json:"code,omitempty"`
+	Msg  string `json:"msg,omitempty"`
 }
 
-// request answers a REQUEST. There are no verbs, but a client waits.
+// request answers a REQUEST. The one verb yet is "auth", which renews the
+// authorization of the session with a token.
 func (s *session) request(f *frame.Brep) {
 	var q struct {
-		Req int64 `json:"req"`
+		Verb  string `json:"t"`
+		Req   int64  `json:"req"`
+		Token string `json:"token"`
 	}
 	switch {
 	case len(f.Payload) > maxRequest:
@@ -32,8 +35,16 @@ func (s *session) request(f *frame.Brep) {
 		s.replyError(f.ID, relay.CodeMalformed, "not a request")
 		return
 	}
-	code := relay.CodeUnknownVerb.String()
-	payload, err := json.Marshal(response{Req: q.Req, Code: code, Msg: code})
+	var err error = &relay.Refusal{Code: relay.CodeUnknownVerb}
+	if q.Verb == "auth" {
+		err = s.port.Renew(q.Token)
+	}
+	resp := response{Verb: q.Verb, Req: q.Req, OK: err == nil}
+	if err != nil {
+		r := relay.AsRefusal(err)
+		resp = response{Req: q.Req, Code: r.Code.String(), Msg: r.Sentence()}
+	}
+	payload, err := json.Marshal(resp)
 	if err != nil {
 		s.replyError(f.ID, relay.CodeInternal, relay.CodeInternal.String())
 		return

@@ -253,6 +253,7 @@ func TestRequest(t *testing.T) {
 		name, payload, response string
 		err                     frame.Code
 	}{
+		{"auth", `{"t":"auth","req":7,"token":"x"}`, `{"t":"auth","req":7,"ok":true}`, 0},
 		{"verb", `{"t":"subscribe","req":7,"filter":"a/#"}`, `{"req":7,"ok":false,"code":"unknown-verb","msg":"unknown-verb"}`, 0},
 		{"largest number", `{"req":9223372036854775807}`, `{"req":9223372036854775807,"ok":false,"code":"unknown-verb","msg":"unknown-verb"}`, 0},
 		{"no number", `{"t":"subscribe"}`, "", frame.CodeMalformed},

@@ -3,6 +3,8 @@ package brep
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
@@ -89,16 +91,20 @@ func (s *session) authenticate(ctx context.Context, f frame.Brep) error {
 	s.key = peer.Key
 	if peer.Version == 2 {
 		s.form = formExtended
-		s.rememberV2(ctx)
-		s.watchLife()
 	}
 	s.port.SetForm(s.form)
-	return s.port.Claim(relay.Claim{
+	err = s.port.Claim(relay.Claim{
 		Address:  relay.Address{Realm: relay.RealmBrep, Name: string(s.key[:])},
 		Greeting: confirmation.Append(nil),
 		Kind:     transport.Binary,
 		Weak:     peer.Version == 1,
+		InUse:    s.dialect.InUse,
 	})
+	if err == nil && peer.Version == 2 {
+		s.rememberV2(ctx)
+		s.watchLife()
+	}
+	return err
 }
 
 // refusal returns an error of the handshake as what the peer may see of it.
@@ -110,9 +116,19 @@ func refusal(err error) error {
 	return err
 }
 
+// comeBack is the time within which the clients of a relay that goes away are
+// asked to come back, each at another moment of it.
+const comeBack = 10 * time.Second
+
 // Close tells the peer of an extended session why it ends.
 func (s *session) Close(err error) {
-	if r := relay.AsRefusal(err); s.form == formExtended && r.Code != relay.CodeNone {
+	r := relay.AsRefusal(err)
+	switch {
+	case s.form != formExtended || r.Code == relay.CodeNone:
+	case r.Code == relay.CodeGoingAway:
+		away := frame.GoAway{After: rand.N(comeBack)}
+		s.reply(frame.TypeGoAway, 0, away.Append(nil))
+	default:
 		s.replyError(relay.ID{}, r.Code, r.Sentence())
 	}
 }
