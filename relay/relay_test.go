@@ -196,7 +196,7 @@ func TestReadiness(t *testing.T) {
 		said, code := idle.rest()
 		assert.Equal(t, 10*time.Second, time.Since(start))
 		assert.Equal(t, []string{"bye not-authenticated"}, said)
-		assert.Equal(t, uint16(transport.ClosePolicy), code)
+		assert.Equal(t, uint16(transport.CloseTryLater), code)
 
 		big := b.dial(0)
 		big.say("%030d", 1)

@@ -264,7 +264,9 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 	}
 	c.SetReadLimit(l.UnreadyBytes)
 	p.readyTime = time.AfterFunc(l.ReadyTimeout, func() {
-		p.end(&Refusal{Code: CodeNotAuthenticated, Reason: "not ready in time"})
+		// 1013, not 1008: it may be the network that was slow, and then trying again
+		// is right.
+		p.end(&Refusal{Code: CodeNotAuthenticated, Close: transport.CloseTryLater, Reason: "not ready in time"})
 	})
 	s.mu.Lock()
 	s.ports[p] = struct{}{}

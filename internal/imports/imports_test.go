@@ -29,7 +29,8 @@ var allowed = []struct {
 }{
 	{[]string{"frame", "crypto", "transport", "inbox", "pubsub", "internal/"}, nil},
 	{[]string{"handshake"}, []string{"crypto", "frame"}},
-	{[]string{"transport/ws", "transport/tcp", "transport/udp", "transport/pipe", "transport/transporttest"}, []string{"transport"}},
+	{[]string{"transport/ws", "transport/tcp", "transport/udp", "transport/pipe", "transport/transporttest",
+		"transport/proxyproto", "transport/certs"}, []string{"transport"}},
 	{[]string{"inbox/disk", "inbox/nats", "inbox/inboxtest"}, []string{"inbox"}},
 	// transport/pipe is for Server.Dial: it imports the standard library alone.
 	{[]string{"relay"}, []string{"transport", "transport/pipe", "inbox", "pubsub"}},
@@ -37,6 +38,8 @@ var allowed = []struct {
 	{[]string{"relay/dialect/brep", "relay/dialect/jsonmsg", "relay/dialect/mailbox", "relay/policy", "mesh"},
 		[]string{"relay", "frame", "transport", "inbox", "crypto", "handshake"}},
 	{[]string{"relay/client"}, []string{"relay", "frame", "transport", "inbox", "crypto", "handshake", "relay/dialect/brep"}},
+	{[]string{"relay/metrics"}, []string{"relay"}},
+	{[]string{"relay/relaytest"}, []string{"relay", "transport", "transport/pipe", "inbox", "crypto", "relay/dialect/brep", "relay/client"}},
 	{[]string{"cluster"}, []string{"relay", "inbox", "pubsub"}},
 	{[]string{"examples/", "cmd/"}, []string{""}},
 }
@@ -47,9 +50,17 @@ var linked = map[string][]string{
 	"relay":              {"golang.org/x/time"},
 	"relay/client":       {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
 	"relay/dialect/brep": {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
-	"transport/ws":       {"github.com/gorilla/websocket"},
-	"handshake":          {"filippo.io/edwards25519", "golang.org/x/crypto"},
-	"crypto":             {"filippo.io/edwards25519", "golang.org/x/crypto"},
+	"relay/policy":       {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"relay/metrics": {
+		"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg",
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common",
+		"github.com/prometheus/procfs", "golang.org/x/sys", "golang.org/x/time", "google.golang.org/protobuf",
+	},
+	"transport/certs":      {"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/text"},
+	"transport/proxyproto": {"github.com/pires/go-proxyproto"},
+	"transport/ws":         {"github.com/gorilla/websocket"},
+	"handshake":            {"filippo.io/edwards25519", "golang.org/x/crypto"},
+	"crypto":               {"filippo.io/edwards25519", "golang.org/x/crypto"},
 }
 
 // owners says who alone may import a module.
@@ -57,6 +68,9 @@ var owners = map[string]string{
 	"github.com/gorilla/websocket":     "transport/ws",
 	"github.com/cockroachdb/pebble/v2": "inbox/disk",
 	"github.com/nats-io/nats.go":       "/nats",
+	"github.com/prometheus":            "relay/metrics",
+	"github.com/pires/go-proxyproto":   "transport/proxyproto",
+	"github.com/urfave/cli/v3":         "cmd/sotto",
 }
 
 // blind are the packages that reach no cryptography, and nothing that does.

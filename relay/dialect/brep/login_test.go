@@ -128,7 +128,7 @@ func TestNoAnswer(t *testing.T) {
 		require.Equal(t, n, r.server.Stats().Sessions)
 		for _, c := range conns {
 			challenge(t, c)
-			require.EqualValues(t, transport.ClosePolicy, closeOf(t, c))
+			require.EqualValues(t, transport.CloseTryLater, closeOf(t, c))
 		}
 		require.Equal(t, 10*time.Second, time.Since(start))
 		synctest.Wait()
