@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -52,6 +53,10 @@ func (c *Client) pause(attempt int, err error) bool {
 	c.last = err
 	c.mu.Unlock()
 	d := backoff(attempt, c.cfg.BackoffMin, c.cfg.BackoffMax)
+	var re *brep.RelayError
+	if errors.As(err, &re) { // a relay that goes away spreads its clients' return
+		d = max(d, min(re.RetryAfter, c.cfg.BackoffMax))
+	}
 	c.cfg.Logger.Debug("client: not connected", "err", err, "retry_in", d)
 	c.cfg.Trace.Disconnected(err, d)
 	t := time.NewTimer(d)

@@ -181,6 +181,7 @@ func TestBacklog(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, uint64(bound), b.Stats().Letters, "nothing is expected, so nothing is read")
+		start := time.Now()
 		var err error
 		for range letters {
 			if _, err = b.Send(t.Context(), alice.Public(), Text("x")); err != nil {
@@ -188,6 +189,7 @@ func TestBacklog(t *testing.T) {
 			}
 		}
 		require.ErrorIs(t, err, ErrBacklog)
+		require.Less(t, time.Since(start), time.Second)
 		require.Equal(t, uint64(overrun*bound), b.Stats().Letters)
 
 		// Who waits for room only, or does not wait, is told as well.
@@ -221,6 +223,8 @@ func TestSlowApplication(t *testing.T) {
 		for i := range 5 {
 			require.Equal(t, strconv.Itoa(i), next(t, b).Text())
 		}
+		time.Sleep(time.Minute)
+		send(t, b, alice, "back")
 		require.Equal(t, 2, r.dialled())
 	})
 }
@@ -312,6 +316,14 @@ func TestClose(t *testing.T) {
 				for range 3 {
 					waiting.Go(func() { assert.NoError(t, c.Close()) })
 				}
+				waiting.Go(func() {
+					assert.NoError(t, c.Close())
+					select {
+					case <-c.done:
+					default:
+						assert.Fail(t, "Close did not wait")
+					}
+				})
 				waiting.Go(func() {
 					for l, err := range c.Messages(t.Context()) {
 						if l == nil {

@@ -187,6 +187,24 @@ func TestRepeats(t *testing.T) {
 	})
 }
 
+// TestLetterIsCopied: a letter shares nothing with its frame, which the next one
+// overwrites.
+func TestLetterIsCopied(t *testing.T) {
+	self, alice := identity(t, 1), identity(t, 2)
+	o, err := newOpener(self)
+	require.NoError(t, err)
+	text := crypto.Content{Type: crypto.Text, Data: []byte("hello")}
+	for _, f := range []*frame.Brep{
+		sealed(t, alice, self, 1, text), signed(t, alice, self, text),
+		encrypted(t, alice, self, text), inClear(alice, self, text.Data),
+	} {
+		l, err := o.open(f)
+		require.NoError(t, err)
+		clear(f.Payload)
+		require.Equal(t, "hello", l.Text())
+	}
+}
+
 // TestSeen against the obvious: never more than max, the oldest go first.
 func TestSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -103,7 +103,7 @@ func TestSendRefuses(t *testing.T) {
 			{"too large", t.Context(), bob, Raw(make([]byte, maxPayload+1)), nil, ErrTooLarge},
 			{"too large with what goes around it", t.Context(), bob, Raw(make([]byte, maxPayload)), nil, ErrTooLarge},
 			{"too large in the clear", t.Context(), bob, Raw(make([]byte, maxPayload-31)), []SendOption{Clear()}, ErrTooLarge},
-			{"context", ended, bob, Text("x"), nil, context.Canceled},
+			{"context", ended, bob, Text("x"), []SendOption{NoWait()}, context.Canceled},
 		} {
 			_, err := a.Send(o.ctx, o.to, o.content, o.options...)
 			require.Error(t, err, o.name)
