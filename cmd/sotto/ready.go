@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sotto-relay/sotto/crypto"
+)
+
+// removeReady removes what an earlier run has left: its ports are not ours.
+func removeReady(file string) error {
+	if file == "" {
+		return nil
+	}
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("--ready %s is there and no regular file; choose another", file)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--ready: %w", err)
+	}
+	return nil
+}
+
+// writeReady writes the file of --ready in one rename: whoever sees it sees all
+// of it.
+func writeReady(file string, key crypto.PublicKey, urls []string) (err error) {
+	if file == "" {
+		return nil
+	}
+	type listener struct {
+		URL string `json:"url"`
+	}
+	content := struct {
+		Key       string     `json:"key"`
+		Listeners []listener `json:"listeners"`
+	}{Key: key.String()}
+	for _, u := range urls {
+		content.Listeners = append(content.Listeners, listener{u})
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".ready-*")
+	if err != nil {
+		return fmt.Errorf("--ready: %w", err)
+	}
+	defer os.Remove(f.Name()) // in vain once it has been renamed
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("--ready: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/relay/client"
+)
+
+func (p *program) recvCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "recv",
+		Usage: "show what has come",
+		Description: "Shows the messages that wait for you, and ends when nothing has come for --idle.\n" +
+			"Each begins with the sender's first digits and fingerprint, and how it was protected\n" +
+			"unless it was sealed. Control characters are escaped, and lines after the first\n" +
+			"indented. Files are saved in --dir under names that are not taken.",
+		Flags: append(p.clientFlags(),
+			p.boolFlag("follow", "go on until interrupted, and connect again when the relay is lost"),
+			p.stringFlag("dir", "", "`DIR` for files, made when the first comes (default sotto/files where configuration is kept)"),
+			p.durationFlag("idle", 2*time.Second, "`TIME` without a message after which it ends, unless with --follow"),
+			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for the login, unless with --follow"),
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			r, err := p.parseRecv(cmd)
+			if err != nil {
+				return usage(ctx, cmd, err, true)
+			}
+			return failed(r.run(ctx))
+		},
+	}
+}
+
+// A collection is what recv was asked for.
+type collection struct {
+	*account
+	follow        bool
+	dir           string // or empty
+	idle, timeout time.Duration
+	json          bool
+}
+
+func (p *program) parseRecv(cmd *cli.Command) (*collection, error) {
+	if cmd.Args().Present() {
+		return nil, fmt.Errorf("recv takes no argument, such as %q", cmd.Args().First())
+	}
+	a, err := p.parseAccount(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r := &collection{
+		account: a,
+		follow:  cmd.Bool("follow"),
+		dir:     cmd.String("dir"),
+		idle:    cmd.Duration("idle"),
+		timeout: cmd.Duration("timeout"),
+		json:    cmd.Bool("json"),
+	}
+	if r.idle <= 0 || r.timeout <= 0 {
+		return nil, errors.New("--idle and --timeout have to be above 0")
+	}
+	return r, nil
+}
+
+func (r *collection) run(interrupt context.Context) error {
+	ctx, cancel := context.WithCancelCause(interrupt)
+	defer cancel(nil)
+	login := ctx
+	if !r.follow {
+		var stop context.CancelFunc
+		login, stop = context.WithTimeout(ctx, r.timeout)
+		defer stop()
+	}
+	c, err := r.connect(login, cancel, func(bool) bool { return r.follow })
+	switch {
+	case err != nil && r.follow && interrupt.Err() != nil:
+		return nil // as it ends
+	case err != nil:
+		return err
+	}
+	defer c.Close()
+	if err := r.read(ctx, c); err != nil {
+		return err
+	}
+	// The relay counts as delivered what the client has read already.
+	ended := c.Err()
+	_ = c.Close()
+	if err := r.each(context.WithoutCancel(ctx), c, func() {}); err != nil {
+		return err
+	}
+	if ended == nil && interrupt.Err() == nil {
+		ended = ctx.Err() // because the relay was lost
+	}
+	if ended != nil {
+		return r.explain(ctx, ended)
+	}
+	return nil
+}
+
+// read shows letters until ctx or the client ends, or nothing comes any more.
+func (r *collection) read(ctx context.Context, c *client.Client) error {
+	if r.follow {
+		return r.each(ctx, c, func() {})
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	quiet := time.AfterFunc(r.idle, stop)
+	defer quiet.Stop()
+	return r.each(ctx, c, func() { quiet.Reset(r.idle) })
+}
+
+// each shows letters until there are none, or ctx ends. The error is one of
+// showing.
+func (r *collection) each(ctx context.Context, c *client.Client, shown func()) error {
+	for l, err := range c.Messages(ctx) {
+		if err != nil {
+			return nil
+		}
+		if err := r.show(l); err != nil {
+			return err
+		}
+		shown()
+	}
+	return nil
+}
+
+// show prints a letter, and saves it if it is a file.
+func (r *collection) show(l *client.Letter) error {
+	path := ""
+	if l.Type == crypto.File {
+		var err error
+		if path, err = r.save(l); err != nil {
+			return fmt.Errorf("a file from %v, %q, is lost: %w", l.From, l.Name, err)
+		}
+	}
+	if r.json {
+		return writeJSON(r.p.stdout, newRecord(l, path))
+	}
+	protection := ""
+	if l.Protection != client.ProtectionSealed {
+		protection = " [" + l.Protection.String() + "]"
+	}
+	text := indented(l.Text())
+	if path != "" {
+		text = fmt.Sprintf("file of %d bytes, saved as %s", len(l.Data), printable(path))
+	}
+	_, err := fmt.Fprintf(r.p.stdout, "%.8v (%s)%s: %s\n", l.From, l.From.Fingerprint(), protection, text)
+	return err
+}
+
+// A record is a letter in JSON. It has either text, if it is UTF-8, or data, or
+// name and path.
+type record struct {
+	From       string `json:"from"`
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Protection string `json:"protection"`
+	Text       string `json:"text,omitempty"`
+	Data       []byte `json:"data,omitempty"` // base64
+	Name       string `json:"name,omitempty"`
+	Path       string `json:"path,omitempty"`
+	Bytes      int    `json:"bytes"`
+}
+
+func newRecord(l *client.Letter, path string) *record {
+	rec := &record{
+		From:       l.From.String(),
+		ID:         hex.EncodeToString(l.ID[:]),
+		Protection: l.Protection.String(),
+		Bytes:      len(l.Data),
+	}
+	switch l.Type {
+	case crypto.File:
+		rec.Type, rec.Name, rec.Path = "file", l.Name, path
+		return rec
+	case crypto.Text:
+		rec.Type = "text"
+	case crypto.JSON:
+		rec.Type = "json"
+	default:
+		rec.Type = "raw"
+	}
+	if utf8.Valid(l.Data) {
+		rec.Text = l.Text()
+	} else {
+		rec.Data = l.Data
+	}
+	return rec
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/transport"
+	"github.com/sotto-relay/sotto/transport/ws"
+)
+
+func TestPaths(t *testing.T) {
+	r := serve(t)
+	base := "http" + strings.TrimPrefix(r.url, "ws")
+	for _, c := range []struct {
+		method, path string
+		status       int
+		want         string
+	}{
+		{"GET", "/", 200, "This is a sotto relay"},
+		{"HEAD", "/", 200, ""},
+		{"GET", "/healthz", 200, "ok\n"},
+		{"GET", "/readyz", 200, "ready\n"},
+		{"GET", "/brep", 400, ""},
+		{"GET", "/any/other", 400, ""},
+		{"GET", "/json", 404, "brep only"},
+		{"GET", "/blind", 404, "brep only"},
+		{"POST", "/", 400, ""},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			status, body := request(t, c.method, base+c.path)
+			assert.Equal(t, c.status, status)
+			assert.Contains(t, body, c.want)
+		})
+	}
+	for path, want := range map[string]bool{"": true, "/": true, "/brep": true, "/any/other?query=1": true, "/json": false, "/blind": false} {
+		conn, err := ws.Dialer(r.url+path, nil)(t.Context())
+		assert.Equal(t, want, err == nil, "%s: %v", path, err)
+		if err == nil {
+			_ = conn.Close(transport.CloseNormal, "")
+		}
+	}
+	assert.Zero(t, r.end())
+}
+
+func request(t *testing.T, method, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := web.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(text)
+}
+
+func TestWebServer(t *testing.T) {
+	w := newWebServer(transport.HandlerFunc(func(transport.Conn) {}), nil, slog.New(slog.DiscardHandler))
+	for _, bound := range []time.Duration{w.ReadHeaderTimeout, w.ReadTimeout, w.WriteTimeout, w.IdleTimeout} {
+		assert.NotZero(t, bound, "a peer that is slow is not cut")
+	}
+	w.draining.Store(true)
+	answer := httptest.NewRecorder()
+	w.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/readyz", nil))
+	assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
+}
+
+func TestOrigin(t *testing.T) {
+	r := serve(t, "--origin", "example.org", "--origin", "https://example.com:8443")
+	for origin, want := range map[string]bool{
+		"": true, "https://example.org": true, "http://EXAMPLE.org": true, "https://example.com:8443": true,
+		"https://example.com": false, "https://example.org.evil": false, "https://evil.example.org": false, "null": false,
+	} {
+		o := &ws.DialOptions{}
+		if origin != "" {
+			o.Header = http.Header{"Origin": {origin}}
+		}
+		conn, err := ws.Dialer(r.url, o)(t.Context())
+		assert.Equal(t, want, err == nil, "%s: %v", origin, err)
+		if err == nil {
+			_ = conn.Close(transport.CloseNormal, "")
+		}
+	}
+}
+
+func TestReady(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "relay")
+	r := serve(t, "--identity", file, "--listen", "ws://localhost:0/?root=brep")
+	id, err := crypto.LoadIdentity(file)
+	require.NoError(t, err, "made, with mode 0600")
+	assert.Equal(t, id.String(), r.key)
+	assert.Regexp(t, `^ws://localhost:\d+$`, r.url)
+	assert.Contains(t, r.errOut.String(), "relay_key="+r.key, "for pinning")
+	assert.Contains(t, r.errOut.String(), "kept in memory")
+	assert.NotContains(t, r.errOut.String(), "fresh identity")
+	assert.Zero(t, r.end())
+
+	again := serve(t, "--identity", file)
+	assert.Equal(t, r.key, again.key)
+	assert.Contains(t, serve(t).errOut.String(), "fresh identity")
+}
+
+func TestServeFails(t *testing.T) {
+	dir := t.TempDir()
+	open := filepath.Join(dir, "open")
+	id, err := crypto.GenerateIdentity()
+	require.NoError(t, err)
+	require.NoError(t, id.Save(open))
+	require.NoError(t, os.Chmod(open, 0o640))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "junk"), []byte("junk"), 0o600))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, c := range []struct{ args, want string }{
+		{"--listen ws://" + taken.Addr().String(), "cannot listen on ws://127.0.0.1:.*address already in use; choose another"},
+		{"--listen ws://127.0.0.1:0 --listen ws://" + taken.Addr().String(), "address already in use"},
+		{"--listen ws://no-such-host.invalid:0", "cannot listen"},
+		{"--identity " + open, "chmod 600"},
+		{"--identity " + filepath.Join(dir, "junk"), "no identity file"},
+		{"--identity " + dir, "identity file"},
+		{"--identity " + filepath.Join(dir, "no", "id"), "identity file"},
+		{"--ready " + dir, "no regular file"},
+		{"--listen ws://127.0.0.1:0 --ready " + filepath.Join(dir, "no", "ready"), "--ready"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			r := sotto(t, append([]string{"serve", "--log-level", "error"}, strings.Fields(c.args)...)...)
+			assert.Equal(t, exitFailed, r.code)
+			assert.Regexp(t, "^sotto: .*"+c.want+".*\n$", r.errOut)
+		})
+	}
+}
+
+// TestDrain holds that those who are connected are told, and that what cannot be
+// kept is counted.
+func TestDrain(t *testing.T) {
+	home(t)
+	r := serve(t)
+	_, away := person(t)
+	require.Zero(t, sotto(t, "send", "--relay", r.url, "-m", "lost", away).code)
+	here, address := person(t)
+	recv := start(t, "recv", "--relay", r.url, "--follow", "--identity", here)
+	require.Eventually(t, func() bool {
+		return strings.Contains(sotto(t, "send", "--relay", r.url, "-m", "x", address).out, "handed")
+	}, wait, tick)
+
+	conn, err := ws.Dialer(r.url, nil)(t.Context()) // one that never logs in
+	require.NoError(t, err)
+	_, _, err = conn.Read()
+	require.NoError(t, err)
+
+	assert.Zero(t, r.end())
+	_, _, err = conn.Read()
+	var closed *transport.CloseError
+	require.True(t, errors.As(err, &closed), "%v", err)
+	assert.Equal(t, uint16(transport.CloseGoingAway), closed.Code)
+	recv.wants(&recv.errOut, "no connection to .*, which is tried again: .*going-away")
+	assert.Zero(t, recv.end())
+	assert.Regexp(t, "messages that waited are lost.*count=1\n", r.errOut.String())
+	assert.NotContains(t, r.errOut.String(), "not everything could be written")
+	assert.Regexp(t, "ended\n$", r.errOut.String())
+}
+
+func TestLog(t *testing.T) {
+	key := strings.Repeat("ab12", 16)
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		log, err := newLogger(&out, "info", format)
+		require.NoError(t, err)
+		log.Debug("unseen")
+		log.Info("x", "string", key, "err", errors.New("the key "+key+" is wrong"), relayKeyAttr, key, "n", 7)
+		log.With("key", strings.ToUpper(key)).WithGroup("g").Warn("y", "key", []string{key})
+		assert.Equal(t, 1, strings.Count(out.String(), key), "the relay's own: %s", out.String())
+		assert.NotContains(t, out.String(), strings.ToUpper(key))
+		assert.Equal(t, 4, strings.Count(out.String(), "ab12ab12…"), out.String())
+		assert.NotContains(t, out.String(), "unseen")
+	}
+}
