@@ -21,6 +21,10 @@ type Dialect struct {
 	// RequireV2 refuses clients that speak v1 only. They are closed with 1008.
 	RequireV2 bool
 
+	// SealedOnly refuses what a relay could read, DATA and SIGNED_DATA, with
+	// CodeDenied; a legacy session is told nothing, and it is counted.
+	SealedOnly bool
+
 	// Durable says that the server's inbox survives a crash: what clients of
 	// extended sessions are promised by a receipt "stored" (feature bit 0 of the
 	// confirmation, spec native.md, "Delivery").

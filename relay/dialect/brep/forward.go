@@ -27,6 +27,11 @@ func (s *session) forward(f *frame.Brep, msg []byte, minSize int) error {
 		s.port.Ignored("spoofed sender")
 		return &relay.Refusal{Code: relay.CodeSpoofedSender}
 	}
+	if s.dialect.SealedOnly && (f.Type == frame.TypeData || f.Type == frame.TypeSignedData) {
+		s.port.Ignored("in the clear")
+		s.answer(f.ID, f.Flags, relay.Outcome{Status: relay.Refused, Code: relay.CodeDenied})
+		return nil
+	}
 	m := &s.msg
 	*m = relay.Message{
 		To:   relay.Address{Realm: relay.RealmBrep, Name: borrow(f.Payload[:recipientSize])},
