@@ -16,8 +16,9 @@ import (
 // alone would not.
 //
 // Functions run on a goroutine of their own, under Limits.HookTimeout, and may
-// be called concurrently. One that takes longer or panics has refused; what it
-// returns later is ignored. Meanwhile the session that asked waits, and no other.
+// be called concurrently. One that takes longer has refused; what it returns
+// later is ignored. One that panics ends the session. Meanwhile the session that
+// asked waits, and no other.
 type Policy struct {
 	// Connect is asked before anything is read.
 	Connect func(context.Context, ConnInfo) error
@@ -92,13 +93,16 @@ func (p *Port) ask(hook func(context.Context) error) error {
 		defer func() {
 			if v := recover(); v != nil {
 				p.s.log.Error("policy panicked", "panic", v, "stack", string(debug.Stack()))
-				done <- &Refusal{Code: CodeInternal, Err: fmt.Errorf("policy panicked: %v", v)}
+				done <- &Refusal{Code: CodeInternal, Close: transport.CloseInternal, Err: fmt.Errorf("policy panicked: %v", v)}
 			}
 		}()
 		done <- hook(ctx)
 	}()
 	select {
 	case err := <-done:
+		if r := AsRefusal(err); err != nil && r.Close != 0 {
+			p.fail(r)
+		}
 		return err
 	case <-ctx.Done():
 		if p.asking.Err() != nil {
@@ -157,11 +161,7 @@ func (p *Port) askSend(hook func(context.Context, SendInfo) error, m *Message) *
 	if err == nil {
 		return nil
 	}
-	r := AsRefusal(err)
-	if r.Close != 0 {
-		p.fail(r)
-	}
-	return r
+	return AsRefusal(err)
 }
 
 // presented returns the token that came with the connection.

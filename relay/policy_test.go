@@ -77,7 +77,7 @@ func TestPolicy(t *testing.T) {
 		},
 		"send, panic": {
 			policy: Policy{Send: func(context.Context, SendInfo) error { panic("oh") }},
-			say:    []string{"claim alice", "send alice x", "y"}, hear: []string{"welcome", "no internal", "what?"},
+			say:    []string{"claim alice", "send alice x"}, hear: []string{"welcome", "no internal", "bye internal"}, close: transport.CloseInternal,
 		},
 		"join and publish": {
 			policy: Policy{

@@ -165,7 +165,7 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	defer st.order.Unlock()
 	st.mu.Lock()
 	if old = st.port; old != nil {
-		if r := st.contest(c, &s.limits); r != nil {
+		if r := st.contest(p, c, &s.limits); r != nil {
 			st.mu.Unlock()
 			return nil, r
 		}
@@ -202,8 +202,10 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 
 // contest says whether a claim may take the seat over from the session in it, or
 // share it. The caller holds st.mu.
-func (st *seat) contest(c *Claim, l *Limits) *Refusal {
+func (st *seat) contest(p *Port, c *Claim, l *Limits) *Refusal {
 	switch {
+	case p.claim < st.port.claim: // the policy thought longer about the older one
+		return &Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"}
 	case c.Weak && !st.port.weak:
 		return &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}
 	case c.InUse == Reject:

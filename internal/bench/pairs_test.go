@@ -25,6 +25,8 @@ import (
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
+	"github.com/sotto-relay/sotto/transport"
+	"github.com/sotto-relay/sotto/transport/tcp"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
 
@@ -33,7 +35,9 @@ const loadEnv = "SOTTO_BENCH_LOAD"
 
 // A load is what the second process is to do.
 type load struct {
-	URL      string
+	Medium   string // "ws" or "tcp"
+	Address  string // HOST:PORT
+	Floor    bool   // it is no relay, but a floor
 	Pairs    int
 	Messages int // of each pair
 	Size     int // of the payload, beside the recipient's key
@@ -87,21 +91,29 @@ func (l load) start(tb testing.TB) (say func(), hear func(string)) {
 
 func (l load) run(ctx context.Context) error {
 	type pair struct {
-		from, to *brep.Client
+		from, to end
 		message  *frame.Brep
-		ready    chan struct{}
 	}
-	connect := func() (*brep.Client, *crypto.Identity, error) {
+	connect := func() (end, crypto.PublicKey, error) {
 		id, err := crypto.GenerateIdentity()
 		if err != nil {
-			return nil, nil, err
+			return nil, crypto.PublicKey{}, err
 		}
-		conn, err := ws.Dialer(l.URL, nil)(ctx)
+		dial := ws.Dialer("ws://"+l.Address, nil)
+		if l.Medium == "tcp" {
+			dial = tcp.Dialer(l.Address, brep.Framing{}, nil)
+		}
+		conn, err := dial(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, crypto.PublicKey{}, err
+		}
+		if l.Floor {
+			e := floorEnd{conn}
+			key := id.Public()
+			return e, key, e.write((&frame.Brep{Type: frame.TypeHandshake, Sender: key}).Append(nil))
 		}
 		c, err := brep.Connect(ctx, conn, &brep.ClientOptions{Identity: id})
-		return c, id, err
+		return c, id.Public(), err
 	}
 	for range l.Idle {
 		if _, _, err := connect(); err != nil {
@@ -110,19 +122,18 @@ func (l load) run(ctx context.Context) error {
 	}
 	var pairs []pair
 	for range l.Pairs {
-		from, fromID, err := connect()
+		from, fromKey, err := connect()
 		if err != nil {
 			return err
 		}
-		to, toID, err := connect()
+		to, toKey, err := connect()
 		if err != nil {
 			return err
 		}
-		key := toID.Public()
 		pairs = append(pairs, pair{from, to, &frame.Brep{
-			Type: frame.TypeData, ID: [16]byte{1}, Sender: fromID.Public(),
-			Payload: append(key[:], make([]byte, l.Size)...),
-		}, make(chan struct{})})
+			Type: frame.TypeData, ID: [16]byte{1}, Sender: fromKey,
+			Payload: append(toKey[:], make([]byte, l.Size)...),
+		}})
 	}
 	fmt.Println("ready")
 	_, _ = fmt.Scanln()
@@ -162,20 +173,74 @@ func (l load) run(ctx context.Context) error {
 	return nil
 }
 
-// serve starts a relay on a loopback WebSocket.
-func serve(tb testing.TB) (s *relay.Server, url string) {
-	id, err := crypto.GenerateIdentity()
-	require.NoError(tb, err)
-	s = &relay.Server{Limits: relay.MaxLimits(), Logger: slog.New(slog.DiscardHandler)}
+// An end is one end of a connection in the load.
+type end interface {
+	Send(ctx context.Context, frames ...*frame.Brep) error
+	Receive() (frame.Brep, error)
+}
+
+// A floorEnd is an end at a floor.
+type floorEnd struct{ conn transport.Conn }
+
+func (e floorEnd) Send(_ context.Context, frames ...*frame.Brep) error {
+	for _, f := range frames {
+		if err := e.write(f.Append(nil)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e floorEnd) write(msg []byte) error {
+	for msgs := [][]byte{msg}; len(msgs) > 0; {
+		n, err := e.conn.Write(transport.Binary, msgs)
+		if err != nil {
+			return err
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+func (e floorEnd) Receive() (frame.Brep, error) {
+	_, msg, err := e.conn.Read()
+	if err != nil {
+		return frame.Brep{}, err
+	}
+	return frame.DecodeBrep(msg)
+}
+
+// serve brings connections of a medium on loopback to h and returns the address.
+func serve(tb testing.TB, medium string, h transport.Handler) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(tb, err)
-	web := &http.Server{Handler: ws.Handler(s.Speak(brep.Dialect{Identity: id}), nil), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = web.Serve(l) }()
-	tb.Cleanup(func() {
-		_ = web.Close()
-		_ = s.Close()
-	})
-	return s, "ws://" + l.Addr().String()
+	if medium == "ws" {
+		web := &http.Server{Handler: ws.Handler(h, nil), ReadHeaderTimeout: 10 * time.Second}
+		go func() { _ = web.Serve(l) }()
+		tb.Cleanup(func() { _ = web.Close() })
+		return l.Addr().String()
+	}
+	tl := tcp.NewListener(l, brep.Framing{}, nil)
+	go func() {
+		for {
+			c, err := tl.Accept()
+			if err != nil {
+				return
+			}
+			h.HandleConn(c)
+		}
+	}()
+	tb.Cleanup(func() { _ = tl.Close() })
+	return l.Addr().String()
+}
+
+// newRelay returns a handler of a relay without rates.
+func newRelay(tb testing.TB) transport.Handler {
+	id, err := crypto.GenerateIdentity()
+	require.NoError(tb, err)
+	s := &relay.Server{Limits: relay.MaxLimits(), Logger: slog.New(slog.DiscardHandler)}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s.Speak(brep.Dialect{Identity: id})
 }
 
 func cpu() time.Duration {
@@ -185,36 +250,57 @@ func cpu() time.Duration {
 }
 
 // BenchmarkPairs sends b.N messages over 16 pairs of extended sessions. CPU time
-// and allocations are the relay's.
+// and allocations are the server's. "floor" is the least that a router over the
+// same medium can do (see floor).
 func BenchmarkPairs(b *testing.B) {
-	for _, size := range []int{128, 4096} {
-		b.Run(fmt.Sprintf("ws/%dB", size), func(b *testing.B) {
-			_, url := serve(b)
-			const pairs = 16
-			say, hear := load{URL: url, Pairs: pairs, Messages: b.N/pairs + 1, Size: size}.start(b)
-			hear("ready")
-			b.ReportAllocs()
-			before := cpu()
-			b.ResetTimer()
-			say()
-			hear("done")
-			b.StopTimer()
-			b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
-		})
+	for _, medium := range []string{"ws", "tcp"} {
+		for _, size := range []int{128, 4096} {
+			for _, what := range []string{"relay", "floor"} {
+				b.Run(fmt.Sprintf("%s/%dB/%s", medium, size, what), func(b *testing.B) {
+					var h transport.Handler = &floor{peers: make(map[[32]byte]*floorPeer)}
+					if what == "relay" {
+						h = newRelay(b)
+					}
+					const pairs = 16
+					l := load{
+						Medium: medium, Address: serve(b, medium, h), Floor: what == "floor",
+						Pairs: pairs, Messages: b.N/pairs + 1, Size: size,
+					}
+					l.measure(b)
+				})
+			}
+		}
 	}
 }
 
-// BenchmarkIdle reports what an idle connection costs the relay, after its
-// handshake. Run it with -benchtime 5000x or so.
-func BenchmarkIdle(b *testing.B) {
-	_, url := serve(b)
-	before := rss(b)
-	_, hear := load{URL: url, Idle: b.N}.start(b)
+func (l load) measure(b *testing.B) {
+	say, hear := l.start(b)
 	hear("ready")
+	b.ReportAllocs()
+	before := cpu()
+	b.ResetTimer()
+	say()
+	hear("done")
 	b.StopTimer()
-	b.ReportMetric(float64(rss(b)-before)/float64(b.N), "B/conn")
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "connects/s")
+	b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+}
+
+// BenchmarkIdle reports what an idle connection costs the relay, after its
+// handshake, and how many logins a second there were. Run it with -benchtime
+// 10000x or so.
+func BenchmarkIdle(b *testing.B) {
+	for _, medium := range []string{"ws", "tcp"} {
+		b.Run(medium, func(b *testing.B) {
+			address := serve(b, medium, newRelay(b))
+			before := rss(b)
+			_, hear := load{Medium: medium, Address: address, Idle: b.N}.start(b)
+			hear("ready")
+			b.StopTimer()
+			b.ReportMetric(float64(rss(b)-before)/float64(b.N), "B/conn")
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "logins/s")
+		})
+	}
 }
 
 // rss returns the memory of this process, in bytes, after a collection.

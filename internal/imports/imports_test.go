@@ -68,7 +68,6 @@ var owners = map[string]string{
 	"github.com/gorilla/websocket":     "transport/ws",
 	"github.com/cockroachdb/pebble/v2": "inbox/disk",
 	"github.com/nats-io/nats.go":       "/nats",
-	"github.com/prometheus":            "relay/metrics",
 	"github.com/pires/go-proxyproto":   "transport/proxyproto",
 	"github.com/urfave/cli/v3":         "cmd/sotto",
 }

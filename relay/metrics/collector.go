@@ -16,6 +16,8 @@ type Collector struct {
 	plain   []plain
 	dropped *prometheus.Desc
 	ignored *prometheus.Desc
+	ended   *prometheus.Desc
+	turned  *prometheus.Desc
 	tier    *prometheus.Desc
 }
 
@@ -62,9 +64,6 @@ func New(s *relay.Server) *Collector {
 			gauge("connections",
 				"Connections that are open, logged in or not.",
 				func(s *relay.Stats) float64 { return float64(s.Sessions) }),
-			counter("connections_turned_away_total",
-				"Connections closed at once: blocked, over a limit of connections, or during a shutdown.",
-				func(s *relay.Stats) float64 { return float64(s.Turned) }),
 		},
 		dropped: desc("messages_dropped_total",
 			"Accepted copies of messages that were lost, by reason. slow: a publication made room for a newer one; "+
@@ -74,6 +73,12 @@ func New(s *relay.Server) *Collector {
 		ignored: desc("ignored_total",
 			"What dialects dropped or ignored without an answer, by dialect and kind. It is not among the messages.",
 			"dialect", "kind"),
+		ended: desc("connections_ended_total",
+			"Connections that were open and ended, by the code that their peer was told. none: the peer went.",
+			"code"),
+		turned: desc("connections_turned_away_total",
+			"Connections closed before anything was read, by code: blocked, over a limit of connections, or during a shutdown.",
+			"code"),
 		tier: desc("load_tier",
 			"How loaded the process is. 0: normal; 1: degraded; 2: overloaded, nobody can log in."),
 	}
@@ -104,6 +109,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- c.dropped
 	ch <- c.ignored
+	ch <- c.ended
+	ch <- c.turned
 	ch <- c.tier
 }
 
@@ -111,24 +118,19 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.stats()
 	for _, m := range c.plain {
-		send(ch, m.desc, m.kind, m.value(&s))
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&s))
 	}
-	for reason, n := range s.DroppedBy {
-		send(ch, c.dropped, prometheus.CounterValue, float64(n), reason)
+	for _, by := range []struct {
+		desc   *prometheus.Desc
+		counts map[string]uint64
+	}{{c.dropped, s.DroppedBy}, {c.ended, s.Ended}, {c.turned, s.Turned}} {
+		for label, n := range by.counts {
+			ch <- prometheus.MustNewConstMetric(by.desc, prometheus.CounterValue, float64(n), label)
+		}
 	}
 	for what, n := range s.Ignored {
-		dialect, kind, _ := strings.Cut(what, ": ")
-		send(ch, c.ignored, prometheus.CounterValue, float64(n), dialect, kind)
+		dialect, kind, _ := strings.Cut(strings.ToValidUTF8(what, "?"), ": ") // labels have to be UTF-8
+		ch <- prometheus.MustNewConstMetric(c.ignored, prometheus.CounterValue, float64(n), dialect, kind)
 	}
-	send(ch, c.tier, prometheus.GaugeValue, float64(c.load()))
-}
-
-// send sends a metric. One that a dialect has given a word for that is no UTF-8
-// fails the scrape instead of the program.
-func send(ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
-	m, err := prometheus.NewConstMetric(d, kind, v, labels...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d, err)
-	}
-	ch <- m
+	ch <- prometheus.MustNewConstMetric(c.tier, prometheus.GaugeValue, float64(c.load()))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,8 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // announced by "bye CODE: SENTENCE".
 type words struct{}
 
-func (words) Name() string                                     { return "words" }
-func (words) Limits() relay.DialectLimits                      { return relay.DialectLimits{ReadyTimeout: time.Hour} }
+func (words) Name() string                                    { return "words" }
+func (words) Limits() relay.DialectLimits                     { return relay.DialectLimits{ReadyTimeout: time.Hour} }
 func (words) NewSession(p *relay.Port) (relay.Session, error) { return &session{p}, nil }
 
 func (words) Render(buf []byte, _ uint8, m *relay.Message) (transport.Kind, []byte, error) {
@@ -100,7 +101,7 @@ func (w *wire) Value(key any) any {
 type rig struct {
 	*relay.Server
 	t       *testing.T
-	claimed int // sessions that got an address
+	claimed atomic.Int32 // sessions that got an address
 }
 
 // bubble runs f with a rig in a synctest bubble.
@@ -111,7 +112,7 @@ func bubble(t *testing.T, p relay.Policy, f func(t *testing.T, r *rig)) {
 		r.Server = &relay.Server{
 			Policy: p,
 			Logger: slog.New(slog.DiscardHandler),
-			Trace:  &relay.Trace{Claimed: func(relay.ConnInfo, relay.Address) { r.claimed++ }},
+			Trace:  &relay.Trace{Claimed: func(relay.ConnInfo, relay.Address) { r.claimed.Add(1) }},
 		}
 		defer r.Server.Close()
 		f(t, r)

@@ -66,7 +66,7 @@ func TestTokens(t *testing.T) {
 					return
 				}
 				p.expectEnd(c.bye, c.code)
-				assert.Zero(t, r.claimed)
+				assert.Zero(t, r.claimed.Load())
 			})
 		})
 	}
@@ -138,20 +138,24 @@ func TestExpiry(t *testing.T) {
 			assert.Zero(t, r.Stats().Sessions)
 		})
 	})
-	// A verifier that answers after the old token has ended, and in its own time.
+	// The old token ends while the verifier thinks about the new one.
 	t.Run("renewed on the way", func(t *testing.T) {
+		var answer chan struct{}
 		slow := func(ctx context.Context, token string) (policy.Authorization, error) {
 			if token == "hour" {
-				time.Sleep(2 * time.Second)
+				<-answer
 			}
 			return issued(ctx, token)
 		}
 		bubble(t, policy.Tokens(slow), func(t *testing.T, r *rig) {
+			answer = make(chan struct{})
 			p := r.dial("minute")
 			p.say("claim bob")
 			p.expect("welcome")
 			time.Sleep(59 * time.Second)
 			p.say("auth hour")
+			time.Sleep(time.Second)
+			close(answer)
 			p.expect("renewed")
 			time.Sleep(time.Minute)
 			p.say("send bob still here")

@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"sync"
+
+	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/transport"
+)
+
+const senderOffset = 24 // in a frame
+
+// A floor is the least that a router can do over our media: the first message on
+// a connection is the name of the peer, and every other one is a frame that goes
+// to the name in it. There is no authentication, no limit, no inbox and no
+// accounting, and what a peer does not take at once is written by a goroutine.
+// The distance to it is what the relay costs.
+type floor struct {
+	mu    sync.RWMutex
+	peers map[[32]byte]*floorPeer
+}
+
+type floorPeer struct {
+	conn transport.Conn
+
+	mu      sync.Mutex
+	queue   []byte
+	ends    []int
+	writing bool
+
+	// Owned by whoever writes.
+	out       []byte
+	all, vecs [][]byte // messages in out; those left
+
+	dirty []*floorPeer // whose queues were empty in this batch
+}
+
+func (f *floor) HandleConn(c transport.Conn) { go f.serve(c) }
+
+func (f *floor) serve(c transport.Conn) {
+	p := &floorPeer{conn: c}
+	c.(transport.Batcher).SetDry(func() {
+		for _, q := range p.dirty {
+			q.flush()
+		}
+		p.dirty = p.dirty[:0]
+	})
+	defer c.Close(0, "")
+	_, msg, err := c.Read()
+	if err != nil || len(msg) < frame.BrepHeaderSize {
+		return
+	}
+	f.mu.Lock()
+	f.peers[[32]byte(msg[senderOffset:])] = p
+	f.mu.Unlock()
+	for {
+		_, msg, err := c.Read()
+		if err != nil || len(msg) < frame.BrepHeaderSize+32 {
+			return
+		}
+		f.mu.RLock()
+		to := f.peers[[32]byte(msg[frame.BrepHeaderSize:])]
+		f.mu.RUnlock()
+		if to != nil && to.push(msg) {
+			p.dirty = append(p.dirty, to)
+		}
+	}
+}
+
+// push says whether the caller has to flush.
+func (p *floorPeer) push(msg []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, msg...)
+	p.ends = append(p.ends, len(p.queue))
+	first := !p.writing
+	p.writing = true
+	return first
+}
+
+func (p *floorPeer) flush() {
+	if !p.write(p.conn.(transport.TryWriter).TryWrite, false) {
+		go p.write(p.conn.Write, true)
+	}
+}
+
+// write writes until nothing is left. Without wait it returns false when the
+// medium takes no more.
+func (p *floorPeer) write(w func(transport.Kind, [][]byte) (int, error), wait bool) bool {
+	for {
+		if len(p.vecs) == 0 && !p.take() {
+			return true
+		}
+		n, err := w(transport.Binary, p.vecs)
+		if err != nil {
+			return true
+		}
+		p.vecs = p.vecs[n:]
+		if len(p.vecs) > 0 && !wait {
+			return false
+		}
+	}
+}
+
+func (p *floorPeer) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ends) == 0 {
+		p.writing = false
+		return false
+	}
+	p.queue, p.out = p.out[:0], p.queue
+	start := 0
+	p.all = p.all[:0]
+	for _, end := range p.ends {
+		p.all, start = append(p.all, p.out[start:end]), end
+	}
+	p.vecs, p.ends = p.all, p.ends[:0]
+	return true
+}
