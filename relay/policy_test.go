@@ -293,3 +293,18 @@ func TestTrace(t *testing.T) {
 		assert.Equal(t, uint64(1), b.Stats().Ended["denied"])
 	})
 }
+
+// A login that was held up does not take over from that of a newer connection.
+func TestStaleLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{}, words{})
+		stale := b.dial(0)
+		synctest.Wait()
+		fresh := b.as("alice")
+		stale.say("claim alice")
+		said, _ := stale.rest()
+		assert.Equal(t, []string{"bye replaced"}, said)
+		fresh.say("send alice x")
+		fresh.expect("alice x")
+	})
+}

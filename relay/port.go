@@ -50,7 +50,6 @@ type Port struct {
 	session Session
 	seat    *seat
 	weak    bool
-	claim   uint64 // number of the claim: later ones are greater
 	token   string
 	expiry  func() // cancels the timer of the grant
 	form    uint8  // set before the port can be found by others
@@ -115,7 +114,7 @@ func (p *Port) Claim(c Claim) error {
 	if p.s.Load() == Overloaded {
 		return &Refusal{Code: CodeOverloaded, Reason: "relay overloaded, retry later"}
 	}
-	p.weak, p.claim = c.Weak, p.s.lastClaim.Add(1)
+	p.weak = c.Weak
 	if c.Token != "" {
 		p.token = c.Token
 	}

@@ -204,7 +204,9 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 // share it. The caller holds st.mu.
 func (st *seat) contest(p *Port, c *Claim, l *Limits) *Refusal {
 	switch {
-	case p.claim < st.port.claim: // the policy thought longer about the older one
+	case p.id < st.port.id:
+		// The network or the policy held the older connection up: its login is not
+		// the newest, and its peer has given it up, perhaps for the newer one.
 		return &Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"}
 	case c.Weak && !st.port.weak:
 		return &Refusal{Code: CodeDenied, Reason: "a weaker login cannot take over"}

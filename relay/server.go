@@ -46,19 +46,18 @@ type Server struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	once      sync.Once
-	log       *slog.Logger
-	limits    Limits // with defaults
-	start     time.Time
-	ctx       context.Context // ends with Close
-	cancel    context.CancelFunc
-	router    router
-	count     counters
-	lastID    atomic.Uint64 // of a connection
-	lastClaim atomic.Uint64
-	tier      atomic.Int32 // a Tier
-	memory    int64        // that the process may use, in bytes
-	pumps     sync.WaitGroup
+	once   sync.Once
+	log    *slog.Logger
+	limits Limits // with defaults
+	start  time.Time
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	router router
+	count  counters
+	lastID atomic.Uint64 // of a connection
+	tier   atomic.Int32  // a Tier
+	memory int64         // that the process may use, in bytes
+	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
 	closing   bool
