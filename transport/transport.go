@@ -116,6 +116,43 @@ func (f HandlerFunc) HandleConn(c Conn) { f(c) }
 // not the connection.
 type Dialer func(ctx context.Context) (Conn, error)
 
+// An Admitter is a Handler that can say beforehand whether it would turn a
+// connection away. A medium that can refuse before there is one asks it: at an
+// HTTP upgrade with 503. Nil admits.
+type Admitter interface {
+	Admit(remote net.Addr) error
+}
+
+// A Key is a key of Conn.Value that more than one medium knows.
+type Key string
+
+// TokenKey is the credential that the peer presented with the connection, a
+// string: the bearer token of an HTTP upgrade, say.
+const TokenKey Key = "token"
+
+// A Framing cuts a byte stream into messages and back: what a dialect speaks
+// over TCP. It has no state and may be used concurrently.
+type Framing interface {
+	// Next finds the first message in b, which is what has come in of the stream
+	// and is not consumed, and is not empty. skip bytes stand before it, such as a
+	// length, and b[skip:skip+n] is the message. n is 0 if more has to come in;
+	// skip bytes are dropped then too. (So there are no empty messages.) It is
+	// called again with all that is not consumed whenever something has come in.
+	//
+	// max bounds n. A message that is longer is an error, as soon as that shows,
+	// with n as its length if there is a next message to be found behind it; so
+	// Next never asks for much more than max. After any error with an n of 0 the
+	// stream has lost its framing.
+	Next(b []byte, max int) (skip, n int, err error)
+
+	// Head appends what stands before a message of n bytes to dst, at most
+	// MaxHead bytes and always the same, and returns the extended slice.
+	Head(dst []byte, n int) []byte
+}
+
+// MaxHead is the most that Head of a Framing may append, in bytes.
+const MaxHead = 16
+
 // ErrTooLarge is returned by Read for a message over the limit, which it has
 // skipped.
 var ErrTooLarge = errors.New("transport: message too large")

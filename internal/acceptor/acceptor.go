@@ -146,8 +146,7 @@ func (l *Listener) begin(nc net.Conn, e *list.Element) {
 	if err == nil {
 		select {
 		case l.ready <- begun:
-		case <-l.closed:
-			nc.Close()
+		case <-l.closed: // and so is nc
 		}
 	} else {
 		nc.Close()

@@ -109,9 +109,15 @@ func TestNothingInTheClear(t *testing.T) {
 			break
 		}
 		// What breaks the rules is told to the log, without what it said.
-		c := server.Dial(pair.Dialect)
-		_ = put(c, (&frame.Brep{Type: frame.TypeData, Payload: []byte(marker)}).Append(nil))
-		closeOf(t, c)
+		for _, msg := range [][]byte{
+			[]byte(marker),
+			(&frame.Brep{Type: frame.TypeData, Payload: []byte(marker)}).Append(nil),
+			(&frame.Brep{Type: frame.TypeHandshake, Payload: []byte(marker)}).Append(nil),
+		} {
+			c := server.Dial(pair.Dialect)
+			require.NoError(t, put(c, msg))
+			closeOf(t, c)
+		}
 		synctest.Wait()
 		require.NoError(t, server.Close())
 		assert.NotEmpty(t, log.String())

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sotto-relay/sotto/internal/deadline"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -36,7 +37,7 @@ type queue struct {
 	free      [][]byte
 	freeBytes int
 
-	readBy, writeBy deadline
+	readBy, writeBy deadline.Deadline
 
 	writerClosed error // what the reader gets once the queue is empty
 	readerClosed error // what the reader gets at once
@@ -60,7 +61,7 @@ func (q *queue) read(wait bool) (m message, ok bool, err error) {
 		switch {
 		case q.readerClosed != nil:
 			return message{}, false, q.readerClosed
-		case q.readBy.passed:
+		case q.readBy.Passed():
 			return message{}, false, os.ErrDeadlineExceeded
 		case q.count > 0:
 			return q.pop(), true, nil
@@ -84,7 +85,7 @@ func (q *queue) write(k transport.Kind, msgs [][]byte, wait bool) (int, error) {
 			return 0, net.ErrClosed
 		case q.readerClosed != nil:
 			return 0, io.ErrClosedPipe
-		case wait && q.writeBy.passed:
+		case wait && q.writeBy.Passed():
 			return 0, os.ErrDeadlineExceeded
 		}
 		n := 0
@@ -149,7 +150,7 @@ func (q *queue) closeWriter(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.writerClosed = err
-	q.writeBy.stop()
+	q.writeBy.Stop()
 	q.readable.Broadcast()
 	q.writable.Broadcast()
 }
@@ -163,7 +164,7 @@ func (q *queue) closeReader(err error) {
 	clear(q.ring)
 	q.head, q.count, q.bytes = 0, 0, 0
 	q.free, q.freeBytes = nil, 0
-	q.readBy.stop()
+	q.readBy.Stop()
 	q.readable.Broadcast()
 	q.writable.Broadcast()
 }
@@ -172,7 +173,7 @@ func (q *queue) setReadDeadline(t time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.readerClosed == nil {
-		q.readBy.set(t, &q.readable)
+		q.readBy.Set(t, &q.readable)
 	}
 }
 
@@ -180,45 +181,6 @@ func (q *queue) setWriteDeadline(t time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.writerClosed == nil {
-		q.writeBy.set(t, &q.writable)
-	}
-}
-
-// A deadline wakes whoever waits on a sync.Cond. The Cond's lock guards it.
-type deadline struct {
-	at     time.Time
-	passed bool
-	timer  *time.Timer // made at first use
-}
-
-func (d *deadline) set(t time.Time, c *sync.Cond) {
-	d.stop()
-	d.at, d.passed = t, false
-	if t.IsZero() {
-		return
-	}
-	left := time.Until(t)
-	switch {
-	case left <= 0:
-		d.passed = true
-		c.Broadcast()
-	case d.timer != nil:
-		d.timer.Reset(left)
-	default:
-		d.timer = time.AfterFunc(left, func() {
-			c.L.Lock()
-			defer c.L.Unlock()
-			// The timer may have fired just before it was stopped or set anew.
-			if !d.at.IsZero() && !time.Now().Before(d.at) {
-				d.passed = true
-				c.Broadcast()
-			}
-		})
-	}
-}
-
-func (d *deadline) stop() {
-	if d.timer != nil {
-		d.timer.Stop()
+		q.writeBy.Set(t, &q.writable)
 	}
 }

@@ -3,6 +3,7 @@
 package ws
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -65,7 +66,7 @@ func TestAllocs(t *testing.T) {
 	}
 
 	say := []byte(strings.Repeat(masked(0x81, "a message"), 500) + strings.Repeat(masked(0x82, strings.Repeat("x", 5000)), 500))
-	d := stream(say, 3000, 1<<20, true)
+	d := readerOf(say, 3000, 1<<20, true)
 	assert.Zero(t, testing.AllocsPerRun(900, func() {
 		if _, _, err := d.next(); err != nil {
 			t.Error(err)
@@ -155,10 +156,14 @@ func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{128, 4096} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
 			say := strings.Repeat(masked(0x82, strings.Repeat("x", size)), 1<<20/size)
-			c, s := connect(b, false, nil, nil, nil)
+			var nc net.Conn
+			c, s := connect(b, false, nil, nil, &DialOptions{Dial: func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+				nc, err = new(net.Dialer).DialContext(ctx, network, address)
+				return nc, err
+			}})
 			go func() {
 				for {
-					if _, err := io.WriteString(c.nc, say); err != nil {
+					if _, err := io.WriteString(nc, say); err != nil {
 						return
 					}
 				}

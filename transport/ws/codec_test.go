@@ -18,12 +18,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
-// stream makes a reader of what b holds, in pieces of at most size bytes.
-func stream(b []byte, size, limit int, masked bool) *reader {
-	d := &reader{masked: masked, limit: limit, pools: new(pools), buf: make([]byte, idleSize)}
+// readerOf makes a reader of what b holds, in pieces of at most size bytes.
+func readerOf(b []byte, size, limit int, masked bool) *reader {
+	d := &reader{masked: masked, limit: limit, pools: new(stream.Pools)}
+	d.B = make([]byte, 4096)
 	d.control = func(opcode byte, payload []byte) error {
 		if opcode == opClose {
 			return io.EOF
@@ -31,12 +33,14 @@ func stream(b []byte, size, limit int, masked bool) *reader {
 		return nil
 	}
 	d.fill = func() error {
-		d.room()
-		n := copy(d.buf[d.w:min(len(d.buf), d.w+size)], b)
-		if n == 0 {
-			return d.eof(io.EOF)
+		d.Room()
+		n := copy(d.B[d.W:min(len(d.B), d.W+size)], b)
+		if n == 0 && d.partial() {
+			return io.ErrUnexpectedEOF
+		} else if n == 0 {
+			return io.EOF
 		}
-		d.w += n
+		d.W += n
 		b = b[n:]
 		return nil
 	}
@@ -49,7 +53,7 @@ type fickle struct {
 	got    bytes.Buffer
 }
 
-func (o *fickle) put(b []byte, wait bool) (int, error) {
+func (o *fickle) Put(b []byte, wait bool) (int, error) {
 	n := min(len(b), o.random.IntN(2*len(b)+1))
 	switch o.random.IntN(4) {
 	case 0:
@@ -64,16 +68,16 @@ func (o *fickle) put(b []byte, wait bool) (int, error) {
 	return n, nil
 }
 
-func (*fickle) flushed() error              { return nil }
-func (*fickle) setDeadline(time.Time) error { return nil }
+func (*fickle) Flushed() error              { return nil }
+func (*fickle) SetDeadline(time.Time) error { return nil }
 
 // TestWriterResumes writes to outlets that take what they like, with control
 // frames at random moments, and reads all of it back.
 func TestWriterResumes(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		out := &fickle{random: random}
-		w := writer{masked: seed%2 == 0, out: out, pools: new(pools), secret: seed}
+		out, pools := &fickle{random: random}, new(stream.Pools)
+		w := writer{masked: seed%2 == 0, secret: seed}
 		var msgs [][]byte
 		for range random.IntN(20) {
 			msg := make([]byte, []int{random.IntN(10), random.IntN(1000), random.IntN(100_000)}[random.IntN(3)])
@@ -93,7 +97,7 @@ func TestWriterResumes(t *testing.T) {
 				asked++
 			}
 			before := out.got.Len()
-			n, err := w.write(transport.Binary, left[:min(len(left), 5)], random.IntN(2) == 0)
+			n, err := stream.Send(out, pools, &w, uint8(transport.Binary), left[:min(len(left), 5)], random.IntN(2) == 0)
 			if err != nil {
 				require.Zero(t, n)
 				require.Equal(t, before, out.got.Len(), "an error after progress")
@@ -101,7 +105,7 @@ func TestWriterResumes(t *testing.T) {
 			left = left[n:]
 		}
 
-		d := stream(out.got.Bytes(), 5000, 1<<20, w.masked)
+		d := readerOf(out.got.Bytes(), 5000, 1<<20, w.masked)
 		controls := 0
 		d.control = func(opcode byte, payload []byte) error {
 			d.controls = 0 // there may be more than a peer is allowed
@@ -200,7 +204,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("\x82\xff\x7f\xff\xff\xff\xff\xff\xff\xff"), uint8(0))
 	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
 		oracle := gorillaServer(t, b)
-		d := stream(b, int(size)+1, 1<<20, true)
+		d := readerOf(b, int(size)+1, 1<<20, true)
 		for {
 			k, got, err := d.next()
 			if err != nil {

@@ -65,5 +65,5 @@ func TestIdleHoldsNothing(t *testing.T) {
 	_, _, err = server.Read()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	assert.Nil(t, server.in.msg)
-	assert.Nil(t, server.in.buf)
+	assert.Nil(t, server.in.B)
 }

@@ -11,9 +11,11 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -45,7 +47,7 @@ func Dialer(rawURL string, o *DialOptions) transport.Dialer {
 		o = &DialOptions{}
 	}
 	options := o.ConnOptions.withDefaults()
-	shared := new(pools)
+	shared := new(stream.Pools)
 	return func(ctx context.Context) (transport.Conn, error) {
 		u, err := url.Parse(rawURL)
 		if err != nil {
@@ -61,7 +63,7 @@ func Dialer(rawURL string, o *DialOptions) transport.Dialer {
 
 type openFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-func dial(ctx context.Context, rawURL string, o *DialOptions, options *ConnOptions, shared *pools) (*conn, error) {
+func dial(ctx context.Context, rawURL string, o *DialOptions, options *ConnOptions, shared *stream.Pools) (*conn, error) {
 	var nc *answerConn
 	watch := func(open openFunc) openFunc {
 		return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -69,8 +71,8 @@ func dial(ctx context.Context, rawURL string, o *DialOptions, options *ConnOptio
 			if err != nil {
 				return nil, err
 			}
-			nc = &answerConn{Conn: c, br: bufio.NewReaderSize(c, idleSize), left: maxAnswer}
-			nc.stop = context.AfterFunc(ctx, func() { c.SetDeadline(past) })
+			nc = &answerConn{Conn: c, br: bufio.NewReaderSize(c, stream.MaxFirst), left: maxAnswer}
+			nc.stop = context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 			return nc, nil
 		}
 	}
@@ -115,19 +117,7 @@ func (o *DialOptions) openTLS(ctx context.Context, network, address string) (net
 	if err != nil {
 		return nil, err
 	}
-	config := o.TLS.Clone()
-	if config == nil {
-		config = new(tls.Config)
-	}
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	t := tls.Client(nc, config)
-	if err := t.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return t, nil
+	return stream.ClientTLS(ctx, nc, o.TLS, address)
 }
 
 func checkAnswer(resp *http.Response, o *DialOptions) error {

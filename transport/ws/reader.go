@@ -1,10 +1,10 @@
 package ws
 
 import (
-	"io"
 	"time"
 	"unicode/utf8"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -20,13 +20,10 @@ const (
 type reader struct {
 	masked  bool // frames must be masked: we are the server
 	limit   int
-	fill    func() error                            // reads more than nothing into buf[w:], or fails
+	fill    func() error                            // reads more than nothing into B[W:], or fails
 	control func(opcode byte, payload []byte) error // handles a ping, pong or close
 
-	// What has come in and is not consumed: buf[r:w]. buf may be nil while that
-	// is nothing.
-	buf  []byte
-	r, w int
+	stream.Buffer
 
 	// The frame that is being read.
 	inFrame bool
@@ -34,23 +31,21 @@ type reader struct {
 	left    int // bytes of it to come
 	pos     int // bytes of it consumed
 
-	// The message that is being read, if it is fragmented or longer than buf.
+	// The message that is being read, if it is fragmented or longer than B.
 	inMessage bool
 	kind      transport.Kind
 	fragments int
 	size      int  // announced so far
 	skip      bool // over the limit
 	msg       *[]byte
-	pools     *pools
-
-	units uint64 // messages, and control frames outside of messages, that are done
+	pools     *stream.Pools
 
 	controls int       // since
 	since    time.Time // the beginning of a second
 }
 
 // partial says whether something has begun that its peer owes the rest of.
-func (d *reader) partial() bool { return d.r < d.w || d.inFrame || d.inMessage }
+func (d *reader) partial() bool { return d.R < d.W || d.inFrame || d.inMessage }
 
 // next returns the next message, which is valid until the next call. An error
 // that is a *transport.CloseError says how to close the connection.
@@ -71,7 +66,7 @@ func (d *reader) next() (transport.Kind, []byte, error) {
 			continue
 		}
 		// The usual message is one frame that fits the buffer: no copy.
-		if d.frame.fin && d.fragments == 1 && !d.skip && d.pos == 0 && d.left <= len(d.buf) {
+		if d.frame.fin && d.fragments == 1 && !d.skip && d.pos == 0 && d.left <= len(d.B) {
 			b, err := d.whole()
 			if err != nil {
 				return 0, nil, err
@@ -94,10 +89,10 @@ func (d *reader) next() (transport.Kind, []byte, error) {
 // nextFrame reads a header and checks it against what it follows and against
 // the limits, before any memory is taken for it.
 func (d *reader) nextFrame() error {
-	h, size, err := parseHead(d.buf[d.r:d.w])
+	h, size, err := parseHead(d.B[d.R:d.W])
 	for size == 0 && err == nil {
 		if err = d.fill(); err == nil {
-			h, size, err = parseHead(d.buf[d.r:d.w])
+			h, size, err = parseHead(d.B[d.R:d.W])
 		}
 	}
 	switch {
@@ -130,20 +125,20 @@ func (d *reader) nextFrame() error {
 			d.releaseMessage()
 		}
 	}
-	d.r += size
+	d.R += size
 	d.frame, d.inFrame, d.left, d.pos = h, true, int(h.length), 0
 	return nil
 }
 
 // whole returns the payload of the frame once all of it is in the buffer.
 func (d *reader) whole() ([]byte, error) {
-	for d.w-d.r < d.left {
+	for d.W-d.R < d.left {
 		if err := d.fill(); err != nil {
 			return nil, err
 		}
 	}
-	b := d.buf[d.r : d.r+d.left : d.r+d.left]
-	d.r += d.left
+	b := d.B[d.R : d.R+d.left : d.R+d.left]
+	d.R += d.left
 	d.inFrame = false
 	if d.masked {
 		mask(b, d.frame.key, 0)
@@ -157,7 +152,7 @@ func (d *reader) controlFrame() error {
 		return err
 	}
 	if !d.inMessage {
-		d.units++
+		d.Units++
 	}
 	if now := time.Now(); now.Sub(d.since) > time.Second {
 		d.since, d.controls = now, 0
@@ -170,7 +165,7 @@ func (d *reader) controlFrame() error {
 
 // more makes sure that there is something in the buffer.
 func (d *reader) more() error {
-	if d.r < d.w {
+	if d.R < d.W {
 		return nil
 	}
 	return d.fill()
@@ -178,15 +173,15 @@ func (d *reader) more() error {
 
 // collect moves what is there of the frame to the message.
 func (d *reader) collect() {
-	b := d.buf[d.r : d.r+min(d.w-d.r, d.left)]
-	d.r += len(b)
+	b := d.B[d.R : d.R+min(d.W-d.R, d.left)]
+	d.R += len(b)
 	d.left -= len(b)
 	if !d.skip {
 		if d.masked {
 			mask(b, d.frame.key, d.pos)
 		}
 		if d.msg == nil {
-			d.msg = d.pools.message()
+			d.msg = d.pools.Large()
 		}
 		// The memory grows with what has come, not with what was announced.
 		*d.msg = append(*d.msg, b...)
@@ -203,14 +198,14 @@ func (d *reader) message() []byte {
 
 func (d *reader) releaseMessage() {
 	if d.msg != nil {
-		d.pools.releaseMessage(d.msg)
+		d.pools.ReleaseLarge(d.msg)
 		d.msg = nil
 	}
 }
 
 func (d *reader) finish(b []byte) (transport.Kind, []byte, error) {
 	skipped := d.skip
-	d.units++
+	d.Units++
 	d.inMessage, d.skip, d.fragments, d.size = false, false, 0, 0
 	switch {
 	case skipped:
@@ -219,22 +214,4 @@ func (d *reader) finish(b []byte) (transport.Kind, []byte, error) {
 		return 0, nil, &transport.CloseError{Code: transport.CloseInvalidUTF8, Reason: "invalid UTF-8"}
 	}
 	return d.kind, b, nil
-}
-
-// room makes room for fill behind what is in the buffer. A frame that next
-// waits for as a whole fits, as its header has been consumed.
-func (d *reader) room() {
-	if d.r == d.w {
-		d.r, d.w = 0, 0
-	} else if d.w == len(d.buf) {
-		d.r, d.w = 0, copy(d.buf, d.buf[d.r:d.w])
-	}
-}
-
-// eof is what an error of the stream means here.
-func (d *reader) eof(err error) error {
-	if err == io.EOF && d.partial() {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }

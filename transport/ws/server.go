@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 
 	"github.com/gorilla/websocket"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -26,6 +28,12 @@ type Options struct {
 	// Subprotocols are offered to the client: the first that it asked for is
 	// agreed on, or else none is.
 	Subprotocols []string
+
+	// TrustedProxies are believed what they say of their clients, in
+	// X-Forwarded-For: RemoteAddr of the Conn is then the last address there that
+	// is not of a trusted proxy, with port 0 if none is named. From all others
+	// the header means nothing. No other header of the kind is looked at.
+	TrustedProxies []netip.Prefix
 }
 
 // Handler returns a handler that upgrades requests and gives the connections to
@@ -44,7 +52,7 @@ func Handler(h transport.Handler, o *Options) http.Handler {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &server{handler: h, options: o.ConnOptions.withDefaults()}
+	s := &server{handler: h, options: o.ConnOptions.withDefaults(), trusted: o.TrustedProxies}
 	s.upgrader = websocket.Upgrader{
 		ReadBufferSize:  1,              // gorilla only shakes hands: nothing is read through it,
 		WriteBufferPool: new(sync.Pool), // nor written
@@ -67,7 +75,8 @@ type server struct {
 	options  ConnOptions
 	upgrader websocket.Upgrader
 	origins  map[string]bool // nil: any
-	pools    pools
+	trusted  []netip.Prefix
+	pools    stream.Pools
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,6 +94,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := newConn(g.NetConn(), false, &s.options, &s.pools, nil)
 	c.proto = g.Subprotocol()
+	c.remote = forwardedFor(g.NetConn().RemoteAddr(), r.Header, s.trusted)
 	// Without what holds on to the buffers of net/http.
 	c.request = &http.Request{
 		Method:     r.Method,

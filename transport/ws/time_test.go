@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -20,14 +21,14 @@ import (
 func piped() (client net.Conn, server *conn) {
 	a, b := net.Pipe()
 	o := ConnOptions{}.withDefaults()
-	return a, newConn(b, false, &o, new(pools), nil)
+	return a, newConn(b, false, &o, new(stream.Pools), nil)
 }
 
 func TestConnInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := piped()
 		o := ConnOptions{}.withDefaults()
-		c := newConn(client, true, &o, new(pools), nil)
+		c := newConn(client, true, &o, new(stream.Pools), nil)
 		got := make(chan error, 1)
 		go func() {
 			_, _, err := server.Read()
@@ -211,7 +212,7 @@ func TestCloseInterrupts(t *testing.T) {
 			assert.Equal(t, &transport.CloseError{Code: transport.CloseGoingAway}, err)
 			assert.Equal(t, time.Second, time.Since(begin))
 		}()
-		assert.ErrorIs(t, send(server, transport.Binary, make([]byte, 10*writeSize)), net.ErrClosed)
+		assert.ErrorIs(t, send(server, transport.Binary, make([]byte, 10*stream.WriteSize)), net.ErrClosed)
 		assert.Equal(t, time.Second, time.Since(begin))
 		time.Sleep(2 * time.Second)
 		client.Close()
@@ -225,7 +226,7 @@ func TestLinger(t *testing.T) {
 		begin := time.Now()
 		server.Close(transport.CloseGoingAway, "")
 		assert.Zero(t, time.Since(begin))
-		time.Sleep(lingerTime + time.Millisecond)
+		time.Sleep(time.Second + time.Millisecond)
 		_, err := client.Write([]byte("x"))
 		assert.Error(t, err)
 	})

@@ -5,20 +5,15 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
 
-// A writer turns messages into frames and hands them to an outlet, many in one
-// call: small messages cost a copy instead of a system call, and a large one
-// still less than a second call or a second TLS record would.
-//
-// Its fields belong to whoever has the turn to write.
+// A writer turns messages into frames. Its fields, but the queue, belong to
+// whoever has the turn to write.
 type writer struct {
 	masked bool // we are the client
-	out    outlet
-	pools  *pools
 
 	// Mask keys must not be known to whoever chooses the payload (RFC 6455,
 	// section 10.3), and the key of a message must be the same when the rest of
@@ -30,47 +25,13 @@ type writer struct {
 	queue   controlQueue
 }
 
-// An outlet takes bytes for the peer. Only setDeadline may be called
-// concurrently with another of its methods.
-type outlet interface {
-	// put takes at most writeSize bytes. With wait it waits until it can take at
-	// least one, or the deadline has passed (os.ErrDeadlineExceeded); without,
-	// it takes 0 if it cannot.
-	put(b []byte, wait bool) (int, error)
+// writeExtra is room for the control frames that may stand between two messages.
+const writeExtra = 3 * (maxHead + maxControl)
 
-	// flushed waits until what was taken has been handed to the kernel.
-	flushed() error
-
-	setDeadline(t time.Time) error
-}
-
-// write makes as much progress as the outlet allows, waiting for the first
-// byte of it if wait is set. It returns how many messages are out whole.
-func (w *writer) write(k transport.Kind, msgs [][]byte, wait bool) (n int, err error) {
-	buf := w.pools.writeBuffer()
-	defer w.pools.releaseWrite(buf)
-	for {
-		b := w.frame(buf[:0], k, msgs[n:])
-		if len(b) == 0 {
-			return n, nil
-		}
-		took, err := w.out.put(b, wait)
-		n += w.advance(took, msgs[n:])
-		if took < len(b) {
-			if took > 0 || n > 0 {
-				err = nil // if it lasts, the next call will see it
-			}
-			return n, err
-		}
-		wait = false
-	}
-}
-
-// frame appends what goes out next: the rest of the first message if a part of
-// it is out, control frames, then messages, to the capacity of b.
-func (w *writer) frame(b []byte, k transport.Kind, msgs [][]byte) []byte {
+// Frame is stream.Framer's. Between two messages there may be control frames.
+func (w *writer) Frame(b []byte, kind uint8, msgs [][]byte) []byte {
 	opcode := byte(opBinary)
-	if k == transport.Text {
+	if transport.Kind(kind) == transport.Text {
 		opcode = opText
 	}
 	full := cap(b) - writeExtra
@@ -116,9 +77,8 @@ func (w *writer) appendControls(b []byte) []byte {
 	return append(b, w.control...)
 }
 
-// advance accounts for n bytes of what frame appended and returns how many
-// messages they complete.
-func (w *writer) advance(n int, msgs [][]byte) (whole int) {
+// Advance is stream.Framer's.
+func (w *writer) Advance(n int, msgs [][]byte) (whole int) {
 	for n > 0 {
 		if w.sent == 0 && len(w.control) > 0 {
 			done := min(n, len(w.control))
@@ -144,19 +104,19 @@ func (w *writer) advance(n int, msgs [][]byte) (whole int) {
 
 // writeClose writes a close frame with that payload, as the last frame. After a
 // part of a message there is no place for one.
-func (w *writer) writeClose(payload []byte) error {
+func (w *writer) writeClose(out stream.Outlet, payload []byte) error {
 	if w.sent > 0 {
-		return w.out.flushed()
+		return nil
 	}
 	b := appendControl(w.control, opClose, payload, w.masked, randomKey(w.masked))
 	for len(b) > 0 {
-		n, err := w.out.put(b, true)
+		n, err := out.Put(b, true)
 		if err != nil {
 			return err
 		}
 		b = b[n:]
 	}
-	return w.out.flushed()
+	return nil
 }
 
 // midway says whether a frame is half out.
