@@ -145,6 +145,12 @@ func (c *conn) Value(key any) any {
 		if c.request != nil {
 			return c.request
 		}
+	case transport.TokenKey:
+		if c.request != nil {
+			if token := bearer(c.request); token != "" {
+				return token
+			}
+		}
 	case TLSKey:
 		if state := c.TLS(); state != nil {
 			return state

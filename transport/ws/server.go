@@ -45,6 +45,11 @@ type Options struct {
 // its request, and how long it may be, is the http.Server's to bound
 // (ReadHeaderTimeout, MaxHeaderBytes).
 //
+// A handler that is a [transport.Admitter] is asked before the upgrade, and what
+// it would turn away is answered 503 with Retry-After. The token that a request
+// presents (Authorization: Bearer, or access_token in the query) is the Conn's
+// value for [transport.TokenKey].
+//
 // The Conn is a [transport.TryWriter] and a [transport.Batcher]. The goroutine
 // and the buffers of net/http are let go before h is called; so a panic in h is
 // not recovered.
@@ -88,6 +93,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "origin not allowed", status)
 		return
 	}
+	if a, ok := s.handler.(transport.Admitter); ok {
+		remote := peerAddr(r)
+		if client := forwardedFor(remote, r.Header, s.trusted); client != nil {
+			remote = client
+		}
+		if a.Admit(remote) != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+			return
+		}
+	}
 	g, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
 	if err != nil {
 		return // the client was answered
@@ -108,6 +124,31 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		RequestURI: r.RequestURI,
 	}
 	go s.handler.HandleConn(c)
+}
+
+// peerAddr is the network address that a request came from, nil if that is none
+// of IP.
+func peerAddr(r *http.Request) net.Addr {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(a)
+}
+
+// bearer returns the token that a request presents (RFC 6750, sections 2.1 and
+// 2.3; browsers can set no header): empty for none, or for more than one.
+func bearer(r *http.Request) string {
+	tokens := r.URL.Query()["access_token"]
+	for _, v := range r.Header["Authorization"] {
+		if scheme, token, ok := strings.Cut(v, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			tokens = append(tokens, strings.TrimSpace(token))
+		}
+	}
+	if len(tokens) != 1 {
+		return ""
+	}
+	return tokens[0]
 }
 
 // A hijacker finds the connection below what middleware puts around a
