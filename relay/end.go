@@ -33,7 +33,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 		return
 	}
 	p.err = err
-	p.unasked()
+	p.cancel()
 	p.loop.Lock()
 	if p.session != nil {
 		p.session.Close(err) // may reply
@@ -46,9 +46,9 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	p.leaveGroups()
 	if !p.ready {
 		p.s.unreadyDone()
+		p.late.Stop()
 	}
 	p.loop.Unlock()
-	p.readyTime.Stop()
 
 	p.flush() // whoever had promised to may be this goroutine
 	stop := context.AfterFunc(ctx, func() {
@@ -66,7 +66,6 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	} else {
 		p.halt()
 	}
-	p.cancel()
 	_ = p.conn.Close(r.closeCode(), r.Sentence())
 	if p.seat != nil {
 		p.s.router.release(p.seat)

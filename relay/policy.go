@@ -86,7 +86,7 @@ func (p *Port) Info() ConnInfo {
 // ask runs a hook of the embedder's: in time, contained, and for no longer than
 // the connection lasts.
 func (p *Port) ask(hook func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(p.asking, p.s.limits.HookTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, p.s.limits.HookTimeout)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -105,7 +105,7 @@ func (p *Port) ask(hook func(context.Context) error) error {
 		}
 		return err
 	case <-ctx.Done():
-		if p.asking.Err() != nil {
+		if p.ctx.Err() != nil {
 			return errPeerGone
 		}
 		return &Refusal{Code: CodeOverloaded, Reason: "the policy took too long", Err: ctx.Err()}

@@ -33,16 +33,12 @@ type Port struct {
 	conn    transport.Conn
 	speaker *speaker
 	out     outbox
-	ctx     context.Context // ends with the connection
+	ctx     context.Context // ends when the connection begins to end
 	cancel  context.CancelFunc
 	id      uint64
 	opened  time.Time
 	source  netip.Prefix
 	address atomic.Pointer[Address]
-
-	// asking ends when the connection begins to end: nobody waits for a policy then.
-	asking  context.Context
-	unasked context.CancelFunc
 
 	// Owned by whoever holds loop: the reading goroutine while it is in Receive, a
 	// timer, the end.
@@ -54,17 +50,17 @@ type Port struct {
 	expiry  func() // cancels the timer of the grant
 	form    uint8  // set before the port can be found by others
 	ready   bool
+	late    *time.Timer // ends the connection if it is not ready in time
 	closed  bool
 	timers  map[*time.Timer]struct{}
 	groups  map[*group]struct{}
 	renders []rendered
 
 	// Owned by the reading goroutine.
-	batching  bool
-	now       time.Time
-	perMsg    *rate.Limiter
-	perByte   *rate.Limiter
-	readyTime *time.Timer
+	batching bool
+	now      time.Time
+	perMsg   *rate.Limiter
+	perByte  *rate.Limiter
 
 	// Outboxes that found themselves idle during this batch; flushed at its end.
 	dirtyMu sync.Mutex
@@ -150,7 +146,8 @@ func (p *Port) Ready() {
 	}
 	p.ready = true
 	p.s.unreadyDone()
-	p.readyTime.Stop()
+	p.late.Stop()
+	p.late = nil
 	p.conn.SetReadLimit(p.speaker.limits.MessageBytes)
 }
 
@@ -251,6 +248,7 @@ func (p *Port) read() {
 		err = p.readUntilReady()
 	}
 	if err == nil {
+		p.endBatch() // here, since writing wants a large stack too
 		go func() { p.finish(p.readMessages()) }()
 		return
 	}
@@ -283,12 +281,26 @@ func (p *Port) readMessages() error {
 
 func (p *Port) readOne() error {
 	k, msg, err := p.conn.Read()
-	switch {
-	case errors.Is(err, transport.ErrTooLarge):
-		return p.excess(&Refusal{Code: CodeTooLarge})
-	case err != nil:
-		return peerGone(err)
+	if err != nil {
+		return p.readFailed(err)
 	}
+	return p.received(k, msg)
+}
+
+// readFailed says what becomes of the connection. It and received stand apart
+// from readOne so that the frame under an idle Read is small: it decides whether
+// the stack of a connection is 2 KiB or 4.
+//
+//go:noinline
+func (p *Port) readFailed(err error) error {
+	if errors.Is(err, transport.ErrTooLarge) {
+		return p.excess(&Refusal{Code: CodeTooLarge})
+	}
+	return peerGone(err)
+}
+
+//go:noinline
+func (p *Port) received(k transport.Kind, msg []byte) error {
 	p.s.count.messages.Add(1)
 	if !p.batching {
 		p.batching, p.now = true, time.Now()
@@ -302,7 +314,7 @@ func (p *Port) readOne() error {
 	if p.closed {
 		return errPeerGone
 	}
-	err = p.session.Receive(p.ctx, k, msg)
+	err := p.session.Receive(p.ctx, k, msg)
 	if _, ok := p.conn.(transport.Batcher); !ok {
 		p.endBatch()
 	}

@@ -12,6 +12,9 @@ import (
 func (s *Server) startPump(st *seat) {
 	p, before, done := st.port, st.pump, make(chan struct{})
 	st.pump = done
+	if st.wake == nil {
+		st.wake = make(chan struct{}, 1)
+	}
 	p.out.mu.Lock()
 	p.out.pump = make(chan struct{}, 1)
 	p.out.mu.Unlock()
@@ -31,6 +34,9 @@ func (s *Server) startPump(st *seat) {
 // caught up.
 func (s *Server) runPump(st *seat, p *Port, done chan struct{}) {
 	next := uint64(1)
+	st.mu.Lock()
+	wake := st.wake
+	st.mu.Unlock()
 	for {
 		st.mu.Lock()
 		upTo, quiet := st.last, st.puts == 0
@@ -72,7 +78,7 @@ func (s *Server) runPump(st *seat, p *Port, done chan struct{}) {
 			continue
 		}
 		select {
-		case <-st.wake:
+		case <-wake:
 		case <-p.out.pump:
 		}
 	}
@@ -81,7 +87,7 @@ func (s *Server) runPump(st *seat, p *Port, done chan struct{}) {
 // pumpEntries queues entries from a number on until there are no more or the
 // session goes down, and returns the last number it has dealt with.
 func (s *Server) pumpEntries(st *seat, p *Port, from uint64) (last uint64, err error) {
-	for e, err := range s.Inbox.Entries(p.ctx, st.addr, from) {
+	for e, err := range s.Inbox.Entries(s.ctx, st.addr, from) {
 		if err != nil {
 			return last, err
 		}

@@ -54,7 +54,7 @@ func (r *router) acquire(a Address) *seat {
 	st := sh.m[a]
 	if st == nil {
 		a.Name = string([]byte(a.Name)) // it may be borrowed
-		st = &seat{addr: a, wake: make(chan struct{}, 1)}
+		st = &seat{addr: a}
 		sh.m[a] = st
 	}
 	st.refs++

@@ -32,7 +32,7 @@ type seat struct {
 	puts    int           // in progress
 	last    uint64
 	pump    chan struct{} // closed when the running pump ends; nil: none runs
-	wake    chan struct{} // with room for one: a put has ended
+	wake    chan struct{} // with room for one: a put has ended; made for the first pump
 }
 
 type offer uint8

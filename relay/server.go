@@ -251,7 +251,6 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 	}
 	p.out.change.L = &p.out.mu
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
-	p.asking, p.unasked = context.WithCancel(p.ctx)
 	l := &sp.limits
 	if l.MessageRate > 0 {
 		p.perMsg = rate.NewLimiter(rate.Limit(l.MessageRate), l.MessageBurst)
@@ -263,7 +262,7 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 		b.SetDry(p.endBatch)
 	}
 	c.SetReadLimit(l.UnreadyBytes)
-	p.readyTime = time.AfterFunc(l.ReadyTimeout, func() {
+	p.late = time.AfterFunc(l.ReadyTimeout, func() {
 		// 1013, not 1008: it may be the network that was slow, and then trying again
 		// is right.
 		p.end(&Refusal{Code: CodeNotAuthenticated, Close: transport.CloseTryLater, Reason: "not ready in time"})

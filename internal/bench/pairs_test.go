@@ -115,11 +115,15 @@ func (l load) run(ctx context.Context) error {
 		c, err := brep.Connect(ctx, conn, &brep.ClientOptions{Identity: id})
 		return c, id.Public(), err
 	}
+	var idle []end // so that none is collected, and closed
 	for range l.Idle {
-		if _, _, err := connect(); err != nil {
+		e, _, err := connect()
+		if err != nil {
 			return err
 		}
+		idle = append(idle, e)
 	}
+	defer runtime.KeepAlive(idle)
 	var pairs []pair
 	for range l.Pairs {
 		from, fromKey, err := connect()
