@@ -188,9 +188,8 @@ func sessionsOf(r *rig) (keys []string) {
 	return keys
 }
 
-// At first contact without a pin, whoever is at the address can pass on another
-// relay's challenge with its key. The login is then at that relay, through him, as
-// SECURITY.md says; the client learns the key, and that it was new.
+// At first contact without a pin, whoever is at the address can be in the middle,
+// as SECURITY.md says. The client learns the key, and that it was new.
 func TestFirstContactIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t)

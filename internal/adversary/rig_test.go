@@ -272,7 +272,7 @@ func (r *raw) upgrade() *raw {
 	return r
 }
 
-// frame returns a masked WebSocket frame: head is the first byte (FIN and opcode).
+// wsFrame returns a masked WebSocket frame: head is the first byte (FIN and opcode).
 func wsFrame(head byte, payload []byte) []byte {
 	b := wsHeader(head, uint64(len(payload)))
 	return append(b, payload...) // under a mask of zeros

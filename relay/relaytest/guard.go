@@ -34,6 +34,7 @@ func (g *guard) Render(buf []byte, form uint8, m *relay.Message) (transport.Kind
 	k, out, err := g.Dialect.Render(buf, form, m)
 	if err == nil && (len(out) < before || !bytes.Equal(out[:before], prefix)) {
 		g.t.Errorf("Render changed what was in the buffer")
+		return 0, prefix, relay.ErrUnfit
 	}
 	if !bytes.Equal(m.Data, data) {
 		g.t.Errorf("Render changed the message")

@@ -3,6 +3,9 @@ package relaytest
 import (
 	"context"
 	"log/slog"
+	"reflect"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +33,9 @@ func newSuite(t *testing.T, c *DialectConfig, set func(*relay.Server)) *suite {
 	s.server = &relay.Server{
 		Inbox:  inbox.NewMemory(nil),
 		Limits: relay.MaxLimits(), // the cases are about the dialect, and are in a hurry
+		Logger: slog.New(slog.DiscardHandler),
 	}
-	s.server.Logger = slog.New(slog.DiscardHandler)
+	s.server.Limits.TakeoverBurst = 1000
 	if set != nil {
 		set(s.server)
 	}
@@ -79,6 +83,33 @@ func (s *suite) balance() {
 	st := s.server.Stats()
 	if int64(st.Accepted+st.Found) != int64(st.Delivered+st.Expired+st.Dropped)+st.Held {
 		s.Errorf("accepted + found ≠ delivered + expired + dropped + held: %+v", st)
+	}
+}
+
+// ownGoroutines reports goroutines that the dialect has started: those of a
+// connection are the server's.
+func (s *suite) ownGoroutines() {
+	d := reflect.TypeOf(s.c.Dialect)
+	if d.Kind() == reflect.Pointer {
+		d = d.Elem()
+	}
+	stacks := strings.Split(string(allStacks()), "\n\n")
+	here := bubble.FindString(stacks[0]) // this goroutine comes first
+	for _, stack := range stacks {
+		if bubble.FindString(stack) == here && strings.Contains(stack, "\ncreated by "+d.PkgPath()+".") {
+			s.Errorf("the dialect has a goroutine of its own:\n%s", stack)
+		}
+	}
+}
+
+var bubble = regexp.MustCompile(`synctest bubble \d+`)
+
+func allStacks() []byte {
+	for size := 1 << 20; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size {
+			return buf[:n]
+		}
 	}
 }
 
@@ -132,6 +163,9 @@ func (l *line) listen() *line {
 				return
 			}
 			if text, ok := l.s.c.Text(k, msg); ok {
+				if !said.MatchString(text) {
+					l.s.Errorf("%s heard %q, which nobody said", l.name, text)
+				}
 				l.mu.Lock()
 				l.heard = append(l.heard, text)
 				l.mu.Unlock()
@@ -140,6 +174,9 @@ func (l *line) listen() *line {
 	}()
 	return l
 }
+
+// said is what say says.
+var said = regexp.MustCompile(`^[a-z]+ \d+$`)
 
 // texts returns what has been heard.
 func (l *line) texts() []string {
