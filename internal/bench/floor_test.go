@@ -2,21 +2,32 @@ package bench
 
 import (
 	"sync"
+	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/transport"
 )
 
-const senderOffset = 24 // in a frame
-
-// A floor is the least that a router can do over our media: the first message on
-// a connection is the name of the peer, and every other one is a frame that goes
-// to the name in it. There is no authentication, no limit, no inbox and no
-// accounting, and what a peer does not take at once is written by a goroutine.
-// The distance to it is what the relay costs.
+// A floor is the least that a router can do over our media: after the login every
+// frame goes, unchecked, to the name in it. There is no limit, no inbox, no
+// accounting and no second look at the sender, and what a peer does not take at
+// once is written by a goroutine. The distance to it is what the relay costs a
+// message.
 type floor struct {
+	id *crypto.Identity
+
 	mu    sync.RWMutex
 	peers map[[32]byte]*floorPeer
+}
+
+func newFloor(tb testing.TB) *floor {
+	id, err := crypto.GenerateIdentity()
+	require.NoError(tb, err)
+	return &floor{id: id, peers: make(map[[32]byte]*floorPeer)}
 }
 
 type floorPeer struct {
@@ -45,12 +56,12 @@ func (f *floor) serve(c transport.Conn) {
 		p.dirty = p.dirty[:0]
 	})
 	defer c.Close(0, "")
-	_, msg, err := c.Read()
-	if err != nil || len(msg) < frame.BrepHeaderSize {
+	key, err := f.login(c)
+	if err != nil {
 		return
 	}
 	f.mu.Lock()
-	f.peers[[32]byte(msg[senderOffset:])] = p
+	f.peers[key] = p
 	f.mu.Unlock()
 	for {
 		_, msg, err := c.Read()
@@ -64,6 +75,36 @@ func (f *floor) serve(c transport.Conn) {
 			p.dirty = append(p.dirty, to)
 		}
 	}
+}
+
+// login shakes hands, so that the clients are those of the relay.
+func (f *floor) login(c transport.Conn) (key [32]byte, err error) {
+	a, err := handshake.NewAcceptor(&handshake.AcceptorConfig{Identity: f.id})
+	if err != nil {
+		return key, err
+	}
+	for reply := a.Challenge(); !a.Done(); {
+		if _, err := c.Write(transport.Binary, [][]byte{reply.Append(nil)}); err != nil {
+			return key, err
+		}
+		_, msg, err := c.Read()
+		if err != nil {
+			return key, err
+		}
+		answer, err := frame.DecodeBrep(msg)
+		if err != nil {
+			return key, err
+		}
+		if reply, err = a.Receive(&answer); err != nil {
+			return key, err
+		}
+		if peer, ok := a.Peer(); ok {
+			key = peer.Key
+			_, err = c.Write(transport.Binary, [][]byte{reply.Append(nil)})
+			return key, err
+		}
+	}
+	return key, nil
 }
 
 // push says whether the caller has to flush.

@@ -37,8 +37,8 @@ const loadEnv = "SOTTO_BENCH_LOAD"
 type load struct {
 	Medium   string // "ws" or "tcp"
 	Address  string // HOST:PORT
-	Floor    bool   // it is no relay, but a floor
 	Pairs    int
+	Fan      int // recipients of one sender, instead of pairs
 	Messages int // of each pair
 	Size     int // of the payload, beside the recipient's key
 	Idle     int // connections that log in and stay
@@ -89,33 +89,34 @@ func (l load) start(tb testing.TB) (say func(), hear func(string)) {
 		}
 }
 
+func (l load) dial(ctx context.Context) (transport.Conn, error) {
+	if l.Medium == "tcp" {
+		return tcp.Dialer(l.Address, brep.Framing{}, nil)(ctx)
+	}
+	return ws.Dialer("ws://"+l.Address, nil)(ctx)
+}
+
 func (l load) run(ctx context.Context) error {
+	if l.Fan > 0 {
+		return l.runFan(ctx)
+	}
 	type pair struct {
-		from, to end
+		from, to *brep.Client
 		message  *frame.Brep
 	}
-	connect := func() (end, crypto.PublicKey, error) {
+	connect := func() (*brep.Client, crypto.PublicKey, error) {
 		id, err := crypto.GenerateIdentity()
 		if err != nil {
 			return nil, crypto.PublicKey{}, err
 		}
-		dial := ws.Dialer("ws://"+l.Address, nil)
-		if l.Medium == "tcp" {
-			dial = tcp.Dialer(l.Address, brep.Framing{}, nil)
-		}
-		conn, err := dial(ctx)
+		conn, err := l.dial(ctx)
 		if err != nil {
 			return nil, crypto.PublicKey{}, err
-		}
-		if l.Floor {
-			e := floorEnd{conn}
-			key := id.Public()
-			return e, key, e.write((&frame.Brep{Type: frame.TypeHandshake, Sender: key}).Append(nil))
 		}
 		c, err := brep.Connect(ctx, conn, &brep.ClientOptions{Identity: id})
 		return c, id.Public(), err
 	}
-	var idle []end // so that none is collected, and closed
+	var idle []*brep.Client // so that none is collected, and closed
 	for range l.Idle {
 		e, _, err := connect()
 		if err != nil {
@@ -177,43 +178,6 @@ func (l load) run(ctx context.Context) error {
 	return nil
 }
 
-// An end is one end of a connection in the load.
-type end interface {
-	Send(ctx context.Context, frames ...*frame.Brep) error
-	Receive() (frame.Brep, error)
-}
-
-// A floorEnd is an end at a floor.
-type floorEnd struct{ conn transport.Conn }
-
-func (e floorEnd) Send(_ context.Context, frames ...*frame.Brep) error {
-	for _, f := range frames {
-		if err := e.write(f.Append(nil)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e floorEnd) write(msg []byte) error {
-	for msgs := [][]byte{msg}; len(msgs) > 0; {
-		n, err := e.conn.Write(transport.Binary, msgs)
-		if err != nil {
-			return err
-		}
-		msgs = msgs[n:]
-	}
-	return nil
-}
-
-func (e floorEnd) Receive() (frame.Brep, error) {
-	_, msg, err := e.conn.Read()
-	if err != nil {
-		return frame.Brep{}, err
-	}
-	return frame.DecodeBrep(msg)
-}
-
 // serve brings connections of a medium on loopback to h and returns the address.
 func serve(tb testing.TB, medium string, h transport.Handler) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -261,33 +225,35 @@ func BenchmarkPairs(b *testing.B) {
 		for _, size := range []int{128, 4096} {
 			for _, what := range []string{"relay", "floor"} {
 				b.Run(fmt.Sprintf("%s/%dB/%s", medium, size, what), func(b *testing.B) {
-					var h transport.Handler = &floor{peers: make(map[[32]byte]*floorPeer)}
+					var h transport.Handler = newFloor(b)
 					if what == "relay" {
 						h = newRelay(b)
 					}
 					const pairs = 16
 					l := load{
-						Medium: medium, Address: serve(b, medium, h), Floor: what == "floor",
+						Medium: medium, Address: serve(b, medium, h),
 						Pairs: pairs, Messages: b.N/pairs + 1, Size: size,
 					}
-					l.measure(b)
+					before, after := l.measure(b)
+					b.ReportMetric(float64((after-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
 				})
 			}
 		}
 	}
 }
 
-func (l load) measure(b *testing.B) {
+// measure runs the load for b. It returns the CPU times before and after.
+func (l load) measure(b *testing.B) (before, after time.Duration) {
 	say, hear := l.start(b)
 	hear("ready")
 	b.ReportAllocs()
-	before := cpu()
+	before = cpu()
 	b.ResetTimer()
 	say()
 	hear("done")
 	b.StopTimer()
-	b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+	return before, cpu()
 }
 
 // BenchmarkIdle reports what an idle connection costs the relay, after its
