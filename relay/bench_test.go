@@ -115,7 +115,7 @@ func TestNoAllocations(t *testing.T) {
 	for _, to := range []string{"r0", "all"} {
 		for _, size := range []int{128, 4096} {
 			t.Run(fmt.Sprint(to, "/", size), func(t *testing.T) {
-				p, _ := sinks(t, &Server{}, 100, to)
+				p, _ := sinks(t, &Server{Limits: MaxLimits()}, 100, to)
 				msg := make([]byte, size)
 				if raceDetector {
 					receive(p, msg, perBatch)
@@ -131,7 +131,7 @@ func TestNoAllocations(t *testing.T) {
 func BenchmarkRoute(b *testing.B) {
 	for _, size := range []int{128, 4096} {
 		b.Run(fmt.Sprint(size, "B"), func(b *testing.B) {
-			p, c := sinks(b, &Server{}, 1, "r0")
+			p, c := sinks(b, &Server{Limits: MaxLimits()}, 1, "r0")
 			msg := make([]byte, size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
@@ -150,7 +150,7 @@ func BenchmarkFanOut(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		for _, size := range []int{128, 4096} {
 			b.Run(fmt.Sprint(n, "/", size, "B"), func(b *testing.B) {
-				p, c := sinks(b, &Server{}, n, "all")
+				p, c := sinks(b, &Server{Limits: MaxLimits()}, n, "all")
 				msg := make([]byte, size)
 				b.ReportAllocs()
 				b.ResetTimer()

@@ -20,7 +20,7 @@ import (
 	"github.com/sotto-relay/sotto/transport/ws"
 )
 
-const idle = "--idle=500ms"
+const idle = "--idle=250ms"
 
 func TestSendAndReceive(t *testing.T) {
 	config := home(t)
@@ -285,7 +285,7 @@ func TestRecord(t *testing.T) {
 
 func TestUnencrypted(t *testing.T) {
 	var errOut strings.Builder
-	a := &account{p: &program{stderr: &errOut}, address: "ws://relay.example"}
+	a := &account{p: &program{stderr: &errOut}, remote: &remote{address: "ws://relay.example"}}
 	a.warnUnencrypted(nil)
 	assert.Contains(t, errOut.String(), "the way to ws://relay.example is not encrypted")
 	assert.Equal(t, 1, strings.Count(errOut.String(), "\n"))

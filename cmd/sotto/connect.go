@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
-	"github.com/sotto-relay/sotto/transport"
-	"github.com/sotto-relay/sotto/transport/ws"
 )
 
 const defaultRelay = "ws://127.0.0.1:8080"
@@ -26,40 +23,59 @@ const defaultRelay = "ws://127.0.0.1:8080"
 // clientFlags are those of every command that connects to a relay.
 func (p *program) clientFlags() []cli.Flag {
 	return []cli.Flag{
-		p.stringFlag("relay", defaultRelay, "`URL` of the relay, ws:// or wss://"),
-		p.stringFlag("relay-key", "", "the key that the relay must have, in `HEX` (default the one seen there before)"),
+		p.stringFlag("relay", defaultRelay, "`URL` of the relay: ws://, wss://, tcp:// or tls://"),
+		p.relayKeyFlag(),
+		p.caFlag(),
 		p.identityFlag(),
-		p.stringFlag("known-relays", "", "`FILE` that remembers the keys of relays (default sotto/known_relays where configuration is kept)"),
+		p.knownRelaysFlag(),
 		p.boolFlag("json", "print JSON, one value a line"),
 	}
 }
 
+func (p *program) relayKeyFlag() cli.Flag {
+	return p.stringFlag("relay-key", "", "the key that the relay must have, in `HEX` (default the one seen there before)")
+}
+
+func (p *program) caFlag() cli.Flag {
+	return p.stringFlag("ca", "", "`FILE` with the certificate of an authority of your own, in PEM (default those of the system)")
+}
+
+func (p *program) knownRelaysFlag() cli.Flag {
+	return p.stringFlag("known-relays", "", "`FILE` that remembers the keys of relays (default sotto/known_relays where configuration is kept)")
+}
+
 // An account is an identity at a relay.
 type account struct {
+	*remote
 	p        *program
-	url      string
-	address  string // of the relay, for trust
 	relayKey *crypto.PublicKey
 	identity string // a file, or empty
 	known    string // likewise
 }
 
 func (p *program) parseAccount(cmd *cli.Command) (*account, error) {
-	a := &account{p: p, url: cmd.String("relay"), identity: cmd.String("identity"), known: cmd.String("known-relays")}
-	u, err := url.Parse(a.url)
-	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return nil, fmt.Errorf("--relay is no URL of a relay, such as %s", defaultRelay)
+	r, err := parseRemote("--relay", cmd.String("relay"), cmd.String("ca"))
+	if err != nil {
+		return nil, err
 	}
-	u.RawQuery, u.ForceQuery = "", false
-	a.address = u.String()
-	if s := cmd.String("relay-key"); s != "" {
-		key, err := parseKey(s)
-		if err != nil {
-			return nil, fmt.Errorf("--relay-key: %w", err)
-		}
-		a.relayKey = &key
+	a := &account{remote: r, p: p, identity: cmd.String("identity"), known: cmd.String("known-relays")}
+	if a.relayKey, err = parseRelayKey(cmd); err != nil {
+		return nil, err
 	}
 	return a, nil
+}
+
+// parseRelayKey reads the value of --relay-key; nil if there is none.
+func parseRelayKey(cmd *cli.Command) (*crypto.PublicKey, error) {
+	s := cmd.String("relay-key")
+	if s == "" {
+		return nil, nil
+	}
+	key, err := parseKey(s)
+	if err != nil {
+		return nil, fmt.Errorf("--relay-key: %w", err)
+	}
+	return &key, nil
 }
 
 // parseKey reads an address, or the key of a relay.
@@ -92,20 +108,23 @@ func (a *account) connect(ctx context.Context, cancel context.CancelCauseFunc, p
 	if err != nil {
 		return nil, err
 	}
-	if a.known == "" {
-		if a.known, err = configFile("known_relays"); err != nil {
-			return nil, fmt.Errorf("%w; give --known-relays a file", err)
-		}
+	if a.known, err = knownRelays(a.known); err != nil {
+		return nil, err
+	}
+	dial, err := a.dialer()
+	if err != nil {
+		return nil, err
 	}
 	var loggedIn atomic.Bool
 	c, err := client.New(ctx, &client.Config{
-		Identity:  id,
-		Dial:      ws.Dialer(a.url, nil),
-		Address:   a.address,
-		Relay:     a.relayKey,
-		Trust:     handshake.NewFileTrust(a.known),
-		Encrypted: func(c transport.Conn) bool { return c.Value(ws.TLSKey) != nil },
-		Logger:    slog.New(slog.DiscardHandler), // what follows tells the user
+		Identity:     id,
+		Dial:         dial,
+		Address:      a.address,
+		Relay:        a.relayKey,
+		Trust:        handshake.NewFileTrust(a.known),
+		Encrypted:    isEncrypted,
+		PingInterval: a.pingInterval(),
+		Logger:       slog.New(slog.DiscardHandler), // what follows tells the user
 		Trace: &client.Trace{
 			Connected: func(handshake.Relay) {
 				if loggedIn.Swap(true) {
@@ -134,9 +153,21 @@ func (a *account) connect(ctx context.Context, cancel context.CancelCauseFunc, p
 	return c, nil
 }
 
+// knownRelays returns file, or the default one.
+func knownRelays(file string) (string, error) {
+	if file != "" {
+		return file, nil
+	}
+	file, err := configFile("known_relays")
+	if err != nil {
+		return "", fmt.Errorf("%w; give --known-relays a file", err)
+	}
+	return file, nil
+}
+
 // warnUnencrypted is called at most once.
 func (a *account) warnUnencrypted(net.Addr) {
-	a.p.complain("the way to %s is not encrypted: who writes to whom can be seen on it, and what is sent --clear or --signed; use wss:// if the relay has it", a.address)
+	a.p.complain("the way to %s is not encrypted: who writes to whom can be seen on it, and what is sent --clear or --signed; use wss:// or tls:// if the relay has it", a.address)
 }
 
 // explain says what err means for the user, and what to do.

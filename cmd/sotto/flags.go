@@ -7,11 +7,11 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Flags that the environment can set too.
+// Flags that the environment can set too, and the file of --config.
 
 func (p *program) sources(name string) cli.ValueSourceChain {
 	key := "SOTTO_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	return cli.NewValueSourceChain(&fromEnv{key, p.env})
+	return cli.NewValueSourceChain(&fromEnv{key, p.env}, &fromSettings{&p.settings, name})
 }
 
 func (p *program) stringFlag(name, value, usage string) *cli.StringFlag {
@@ -20,6 +20,10 @@ func (p *program) stringFlag(name, value, usage string) *cli.StringFlag {
 
 func (p *program) stringsFlag(name string, value []string, usage string) *cli.StringSliceFlag {
 	return &cli.StringSliceFlag{Name: name, Value: value, Usage: usage, Sources: p.sources(name)}
+}
+
+func (p *program) intFlag(name string, value int, usage string) *cli.IntFlag {
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Sources: p.sources(name)}
 }
 
 func (p *program) boolFlag(name, usage string) *cli.BoolFlag {

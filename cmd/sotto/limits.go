@@ -181,11 +181,16 @@ func helpLimits(w io.Writer) error {
 	fmt.Fprintln(t, "NAME\tDEFAULT\tMEANING")
 	defaults := defaultLimits()
 	for _, l := range limitTable {
-		value := reflect.ValueOf(l.at(defaults)).Elem().Interface()
-		if x, ok := value.(float64); ok {
-			value = strconv.FormatFloat(x, 'f', -1, 64)
-		}
-		fmt.Fprintf(t, "%s\t%v\t%s\n", l.name, value, l.meaning)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", l.name, l.value(defaults), l.meaning)
 	}
 	return t.Flush()
+}
+
+// value returns the text of a limit's value.
+func (l *limit) value(of *limits) string {
+	value := reflect.ValueOf(l.at(of)).Elem().Interface()
+	if x, ok := value.(float64); ok {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
 }

@@ -1,14 +1,25 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/relay"
+	"github.com/sotto-relay/sotto/relay/dialect/brep"
+	"github.com/sotto-relay/sotto/transport"
 )
 
 // TestEveryLimitHasAName sets all and looks for a field that is still zero.
@@ -64,4 +75,83 @@ func TestParseLimits(t *testing.T) {
 
 	_, err = parseLimits("off", []string{"brep-payload-bytes=100000000"})
 	require.NoError(t, err, "no rate, no burst")
+}
+
+// TestOutboxLimits has somebody not read: what exceeds the outbox is stored.
+func TestOutboxLimits(t *testing.T) {
+	for setting, stored := range map[string]bool{"outbox-messages=3": true, "outbox-bytes=1000": true, "outbox-bytes=1000000": false} {
+		l, err := parseLimits("on", []string{setting})
+		require.NoError(t, err)
+		identity, err := crypto.GenerateIdentity()
+		require.NoError(t, err)
+		srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: l, Logger: slog.New(slog.DiscardHandler)}
+		dial := func(context.Context) (transport.Conn, error) { return srv.Dial(brep.Dialect{Identity: identity}), nil }
+		ids := make([]*crypto.Identity, 2)
+		for i := range ids {
+			ids[i], err = crypto.GenerateIdentity()
+			require.NoError(t, err)
+		}
+		ann, err := login(t.Context(), dial, ids[0], nil)
+		require.NoError(t, err)
+		conn, err := dial(t.Context())
+		require.NoError(t, err)
+		frozen, err := brep.Connect(t.Context(), conn, &brep.ClientOptions{Identity: ids[1]})
+		require.NoError(t, err)
+		var last frame.ReceiptStatus
+		for range 200 { // more than a pipe holds
+			id, err := ann.send(t.Context(), ids[1].Public(), "x")
+			require.NoError(t, err)
+			receipt, err := ann.receipt(t.Context(), id)
+			require.NoError(t, err)
+			last = receipt.Status
+		}
+		assert.Equal(t, stored, last == frame.ReceiptStored, setting)
+		ann.close()
+		_ = frozen.Close()
+		require.NoError(t, srv.Close())
+	}
+}
+
+// TestLimitsPage holds the page of limits to the code: names, defaults and
+// meanings are those of the program, and the tests that it names exist.
+func TestLimitsPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/limits.md")
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| `?([^|`]+?)`? \\| `?([^|`]+?)`? \\| ([^|]+?) \\| ([^|]+?) \\|$").FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, rows)
+	var shown [][3]string
+	test := regexp.MustCompile("^`([a-z0-9/]+)`: (Test[A-Za-z0-9]+)$")
+	for _, row := range rows {
+		if strings.HasPrefix(row[0], "| `") {
+			shown = append(shown, [3]string{row[1], row[2], row[3]})
+		}
+		if row[4] == "test" || strings.HasPrefix(row[4], "-") {
+			continue
+		}
+		for named := range strings.SplitSeq(row[4], ", ") {
+			m := test.FindStringSubmatch(named)
+			require.NotNil(t, m, "%s: %q names no test", row[1], named)
+			assert.True(t, hasTest(t, m[1], m[2]), "%s: %s has no %s", row[1], m[1], m[2])
+		}
+	}
+	var want [][3]string
+	defaults := defaultLimits()
+	for _, l := range limitTable {
+		want = append(want, [3]string{l.name, l.value(defaults), l.meaning})
+	}
+	assert.Equal(t, want, shown)
+}
+
+func hasTest(t *testing.T, dir, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+	require.NoError(t, err)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") {
+			return true
+		}
+	}
+	return false
 }

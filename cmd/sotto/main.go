@@ -5,11 +5,13 @@
 //	sotto id                 shows your address, which it makes first if need be
 //	sotto send TO [FILE…]    sends text (-m, or standard input) or files
 //	sotto recv               shows what has come
+//	sotto doctor URL         checks a relay from outside
+//	sotto bench URL          measures a relay, or one of its own with --local
 //
 // It is a thin program over the packages of this module; see sotto COMMAND
 // --help for the flags. Each flag can be given in the environment too, --log-level
-// as SOTTO_LOG_LEVEL; the flag wins. One that may be repeated takes a list with
-// commas there.
+// as SOTTO_LOG_LEVEL, and those of serve in the file of --config; the flag wins, then
+// the environment. One that may be repeated takes a list with commas there.
 //
 // The exit code is 0, 2 for wrong usage and 1 for what failed at run time, with
 // one line on standard error that says what, and what to do. Standard output is
@@ -55,13 +57,18 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            func(string) (string, bool)
+	terminal       bool     // stderr is one
+	settings       settings // of serve
 }
 
 // run runs the command that args, with the program's name first, stand for, and
 // returns the exit code. The end of ctx ends it: serve drains, and recv shows what
 // it has.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	p := &program{stdin, &syncWriter{w: stdout}, &syncWriter{w: stderr}, env}
+	p := &program{
+		stdin: stdin, stdout: &syncWriter{w: stdout}, stderr: &syncWriter{w: stderr},
+		env: env, terminal: isTerminal(stderr),
+	}
 	err := p.command().Run(ctx, args)
 	var failed *runError
 	switch {
@@ -87,13 +94,13 @@ func (p *program) command() *cli.Command {
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {}, // run decides
 		OnUsageError:    usage,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			const commands = "the commands are serve, id, send and recv; see sotto --help"
+			const commands = "the commands are serve, id, send, recv, doctor and bench; see sotto --help"
 			if name := cmd.Args().First(); name != "" {
 				return fmt.Errorf("there is no command %q: %s", name, commands)
 			}
 			return errors.New("a command is missing: " + commands)
 		},
-		Commands: []*cli.Command{p.serveCommand(), p.idCommand(), p.sendCommand(), p.recvCommand()},
+		Commands: []*cli.Command{p.serveCommand(), p.idCommand(), p.sendCommand(), p.recvCommand(), p.doctorCommand(), p.benchCommand()},
 	}
 	for _, cmd := range root.Commands {
 		cmd.OnUsageError = usage
@@ -124,6 +131,16 @@ func failed(err error) error {
 // from afar.
 func (p *program) complain(format string, args ...any) {
 	fmt.Fprintf(p.stderr, "sotto: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// isTerminal says whether somebody may be looking at what is written to w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // fromEnv is the environment's value for a flag.

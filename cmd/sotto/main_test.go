@@ -20,7 +20,15 @@ import (
 	"github.com/sotto-relay/sotto/crypto"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is the program itself in processes that tests start.
+func TestMain(m *testing.M) {
+	if os.Getenv(beProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const beProgram = "TEST_AS_PROGRAM"
 
 // How long to wait for what other goroutines do, and how often to look.
 const (
@@ -63,7 +71,8 @@ func sottoIn(t *testing.T, stdin string, env environment, args ...string) result
 // A running program.
 type running struct {
 	t           *testing.T
-	key, url    string
+	key, url    string // of the relay; of its last listener
+	ready       readiness
 	cancel      context.CancelFunc
 	done        chan int
 	out, errOut syncBuffer
@@ -81,13 +90,15 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-func start(t *testing.T, args ...string) *running {
+func start(t *testing.T, args ...string) *running { return startIn(t, nil, args...) }
+
+func startIn(t *testing.T, env environment, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, cancel: cancel, done: make(chan int, 1)}
 	r.out.w, r.errOut.w = &r.out.buf, &r.errOut.buf
 	go func() {
-		r.done <- run(ctx, append([]string{"sotto"}, args...), strings.NewReader(""), &r.out, &r.errOut, environment{}.lookup)
+		r.done <- run(ctx, append([]string{"sotto"}, args...), strings.NewReader(""), &r.out, &r.errOut, env.lookup)
 	}()
 	t.Cleanup(func() { r.end() })
 	return r
@@ -113,21 +124,18 @@ func serve(t *testing.T, args ...string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready")
 	r := start(t, append([]string{"serve", "--listen", "ws://127.0.0.1:0", "--ready", file}, args...)...)
-	r.url, r.key = awaitReady(t, file)
+	r.ready = awaitReady(t, file)
+	r.key, r.url = r.ready.Key, r.ready.Listeners[len(r.ready.Listeners)-1].URL
 	return r
 }
 
-func awaitReady(t *testing.T, file string) (url, key string) {
+func awaitReady(t *testing.T, file string) (ready readiness) {
 	t.Helper()
 	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, wait, tick)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	var ready struct {
-		Key       string
-		Listeners []struct{ URL string }
-	}
 	require.NoError(t, json.Unmarshal(text, &ready))
-	return ready.Listeners[len(ready.Listeners)-1].URL, ready.Key
+	return ready
 }
 
 // person makes an identity and returns its file and address.
@@ -155,14 +163,44 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --listen=", "--listen"},
 		{"serve --listen 127.0.0.1:8080", "no URL such as ws://"},
 		{"serve --listen http://127.0.0.1:8080", "no URL such as ws://"},
-		{"serve --listen wss://127.0.0.1:0", "ws:// only"},
-		{"serve --listen tcp://127.0.0.1:0", "ws:// only"},
-		{"serve --listen udp://127.0.0.1:0", "ws:// only"},
+		{"serve --listen :8080", "no URL such as ws://"},
+		{"serve --listen ws://127.0.0.1:0%zz", "no URL such as ws://"},
+		{"serve --listen udp://127.0.0.1:0", "this version listens on"},
+		{"serve --listen wss://127.0.0.1:0", "TLS needs [?]cert=FILE&key=FILE, or [?]acme=DOMAIN"},
+		{"serve --listen tls://127.0.0.1:0?dialect=brep", "TLS needs"},
+		{"serve --listen wss://127.0.0.1:0?cert=c", "needs both"},
+		{"serve --listen tls://127.0.0.1:0?key=k", "needs both"},
+		{"serve --listen wss://127.0.0.1:0?cert=c&key=k&acme=a.example", "exclude each other"},
+		{"serve --listen wss://127.0.0.1:0?cert=c&key=k&cache=d", "[?]cache= is for [?]acme="},
+		{"serve --listen wss://127.0.0.1:0?cert=&key=k", "[?]cert= has no value"},
+		{"serve --listen wss://127.0.0.1:0?cert=c&cert=d&key=k", "[?]cert= is there more than once"},
+		{"serve --listen wss://127.0.0.1:0?crt=c&key=k", "no [?]crt=; the nearest is [?]cert="},
+		{"serve --listen wss://127.0.0.1:0?acme=*.example.org", "is no domain"},
+		{"serve --listen wss://127.0.0.1:0?acme=127.0.0.1", "is no domain"},
+		{"serve --listen wss://127.0.0.1:0?acme=localhost", "is no domain"},
+		{"serve --listen wss://127.0.0.1:0?cert=%zz", "not NAME=VALUE"},
+		{"serve --listen ws://127.0.0.1:0?cert=c", "ws:// takes no [?]cert="},
+		{"serve --listen tcp://127.0.0.1:0?dialect=json", `brep only, not "json"`},
+		{"serve --listen tcp://127.0.0.1:0?root=brep", "tcp:// takes no [?]root="},
+		{"serve --listen tcp://127.0.0.1:0?dialect=brep&dialect=brep", "more than once"},
+		{"serve --listen tcp://127.0.0.1", "tcp://HOST:PORT"},
+		{"serve --listen tcp://127.0.0.1:0/x", "tcp://HOST:PORT"},
+		{"serve --listen tcp://127.0.0.1:65536", "ports end at 65535"},
+		{"serve --listen tcp://127.0.0.1:port", "no URL such as"},
+		{"serve --trusted-proxy 10.0.0.0/33", "no CIDR"},
+		{"serve --trusted-proxy proxy.example", "no CIDR"},
+		{"serve --trusted-proxy 10.0.0.1/8", "write 10.0.0.0/8, or an address"},
+		{"serve --trusted-proxy ::/0", "would believe everybody"},
+		{"serve --proxy-protocol", "give --trusted-proxy"},
+		{"serve --metrics 9090", "not HOST:PORT"},
+		{"serve --metrics 127.0.0.1:port", "not HOST:PORT"},
+		{"serve --metrics 127.0.0.1:70000", "not HOST:PORT"},
+		{"serve --allow-cleartext=perhaps", "allow-cleartext"},
 		{"serve --listen ws://127.0.0.1", "ws://HOST:PORT"},
 		{"serve --listen ws://u:secret@127.0.0.1:0", "ws://HOST:PORT"},
 		{"serve --listen ws://127.0.0.1:0/brep", "ws://HOST:PORT"},
 		{"serve --listen ws://127.0.0.1:0?root=json", `brep only, not "json"`},
-		{"serve --listen ws://127.0.0.1:0?page=x", `[?]root=brep only`},
+		{"serve --listen ws://127.0.0.1:0?pge=x", `no [?]pge=; the nearest is [?]page=`},
 		{"serve --limit brep-rat=1", "nearest is brep-rate"},
 		{"serve --limit handshake-time=1s", "nearest is handshake-timeout"},
 		{"serve --limit brep-rate", "wants NAME=VALUE"},
@@ -197,6 +235,27 @@ func TestWrongUsage(t *testing.T) {
 		{"send --relay ws://u:secret@h " + to, "no URL of a relay"},
 		{"send --relay-key ab " + to, "--relay-key"},
 		{"send --timeout 0s " + to, "leaves no time"},
+		{"send --relay tcp://h " + to, "tcp://HOST:PORT"},
+		{"send --relay tcp://h:1/x " + to, "tcp://HOST:PORT"},
+		{"send --relay tcp://h:1?cert=x " + to, "tcp://HOST:PORT"},
+		{"send --ca x --relay ws://h " + to, "--ca is for wss:// and tls://"},
+		{"doctor", "wants one argument"},
+		{"doctor ws://h ws://h", "wants one argument"},
+		{"doctor h:80", "no URL of a relay"},
+		{"doctor --timeout 0s ws://h", "leaves no time"},
+		{"doctor --relay-key ab ws://h", "--relay-key"},
+		{"doctor --ca x ws://h", "--ca is for"},
+		{"bench", "wants one argument"},
+		{"bench --local ws://h", "--local needs no URL"},
+		{"bench --local --ca x", "--local needs neither"},
+		{"bench --pairs 0 --local", "from 1 to 500"},
+		{"bench --pairs 501 --local", "from 1 to 500"},
+		{"bench --size 15 --local", "from 16 to"},
+		{"bench --size 2000000 --local", "from 16 to"},
+		{"bench --duration 0s --local", "above 0"},
+		{"bench --duration 1h --local", "above 0 and up to 10m"},
+		{"bench --count -1 --local", "less than nothing"},
+		{"bench --relay-key ab ws://h", "--relay-key"},
 		{"recv extra", "takes no argument"},
 		{"recv --idle 0s", "above 0"},
 	} {
@@ -229,7 +288,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"--help", "serve --help", "id --help", "send --help", "recv --help", "serve --help-limits"} {
+	for _, args := range []string{"--help", "serve --help", "id --help", "send --help", "recv --help", "doctor --help", "bench --help", "serve --help-limits"} {
 		r := sotto(t, strings.Fields(args)...)
 		assert.Zero(t, r.code, args)
 		assert.NotEmpty(t, r.out, args)

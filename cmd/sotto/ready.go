@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/sotto-relay/sotto/crypto"
 )
 
 // removeReady removes what an earlier run has left: its ports are not ours.
@@ -25,21 +23,24 @@ func removeReady(file string) error {
 	return nil
 }
 
+// readiness is what the file of --ready says.
+type readiness struct {
+	Key       string          `json:"key"`
+	Listeners []readyListener `json:"listeners"`
+	Metrics   string          `json:"metrics,omitempty"` // a URL
+}
+
+type readyListener struct {
+	URL string `json:"url"`
+}
+
+func (l readyListener) String() string { return l.URL }
+
 // writeReady writes the file of --ready in one rename: whoever sees it sees all
 // of it.
-func writeReady(file string, key crypto.PublicKey, urls []string) (err error) {
+func writeReady(file string, content *readiness) (err error) {
 	if file == "" {
 		return nil
-	}
-	type listener struct {
-		URL string `json:"url"`
-	}
-	content := struct {
-		Key       string     `json:"key"`
-		Listeners []listener `json:"listeners"`
-	}{Key: key.String()}
-	for _, u := range urls {
-		content.Listeners = append(content.Listeners, listener{u})
 	}
 	text, err := json.Marshal(content)
 	if err != nil {

@@ -5,43 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"net/url"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/sotto-relay/sotto/crypto"
-	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/relay"
-	"github.com/sotto-relay/sotto/relay/dialect/brep"
 )
 
 func (p *program) serveCommand() *cli.Command {
+	config := p.stringFlag("config", "", "`FILE` with a line NAME = VALUE for each flag to set; flags and environment win")
+	config.Destination = &p.settings.path
+	cleartext := p.boolFlag("allow-cleartext", "take messages that a relay could read; =false takes sealed and encrypted ones only")
+	cleartext.Value = true
+	p.settings.flags = []cli.Flag{
+		config, // the first, so that it is known when the others look for their values
+		p.stringsFlag("listen", []string{defaultRelay}, "`URL` to listen on: ws://HOST:PORT, tcp://HOST:PORT, or wss:// or tls:// with\n"+
+			"?cert=FILE&key=FILE or ?acme=DOMAIN; port 0 for any; may be repeated"),
+		p.stringFlag("identity", "", "`FILE` of the relay's identity, made when missing; without it there is a fresh one"),
+		p.stringFlag("ready", "", "`FILE` to write the relay's key and URLs to, as JSON, when it accepts connections"),
+		p.boolFlag("require-v2", "refuse clients that only speak the old handshake"),
+		cleartext,
+		p.stringsFlag("origin", nil, "`HOST` of web pages that browsers may connect from, or https://HOST:PORT; may be repeated (default any)"),
+		p.stringsFlag("trusted-proxy", nil, "`CIDR` of proxies that are believed whom they speak for; may be repeated"),
+		p.boolFlag("proxy-protocol", "trusted proxies begin their connections with a PROXY header, on every --listen"),
+		p.stringsFlag("limit", nil, "`NAME=VALUE`; may be repeated, see --help-limits"),
+		p.stringFlag("limits", "on", "`off` lifts rates and counts; what bounds memory stays"),
+		p.boolFlag("help-limits", "list the limits, their defaults and meanings"),
+		p.stringFlag("metrics", "", "`HOST:PORT` for Prometheus metrics, profiles and probes; for operators only"),
+		p.durationFlag("drain", 30*time.Second, "`TIME` that draining may take"),
+		p.stringFlag("log-level", "info", "`LEVEL` of the log on standard error: debug, info, warn or error"),
+		p.stringFlag("log-format", "text", "`FORMAT` of the log: text or json"),
+	}
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "relay messages",
 		Description: "Relays messages between keys, and keeps them in memory for those who are away.\n" +
 			"SIGTERM and SIGINT drain: nobody new is let in, those who are here are told and get\n" +
-			"what is queued for them. A second signal ends the program at once.",
-		Flags: []cli.Flag{
-			p.stringsFlag("listen", []string{defaultRelay}, "`URL` to listen on, ws://HOST:PORT, port 0 for any; may be repeated"),
-			p.stringFlag("identity", "", "`FILE` of the relay's identity, made when missing; without it there is a fresh one"),
-			p.stringFlag("ready", "", "`FILE` to write the relay's key and URLs to, as JSON, when it accepts connections"),
-			p.boolFlag("require-v2", "refuse clients that only speak the old handshake"),
-			p.stringsFlag("origin", nil, "`HOST` of web pages that browsers may connect from, or https://HOST:PORT; may be repeated (default any)"),
-			p.stringsFlag("limit", nil, "`NAME=VALUE`; may be repeated, see --help-limits"),
-			p.stringFlag("limits", "on", "`off` lifts rates and counts; what bounds memory stays"),
-			p.boolFlag("help-limits", "list the limits, their defaults and meanings"),
-			p.durationFlag("drain", 30*time.Second, "`TIME` that draining may take"),
-			p.stringFlag("log-level", "info", "`LEVEL` of the log on standard error: debug, info, warn or error"),
-			p.stringFlag("log-format", "text", "`FORMAT` of the log: text or json"),
-		},
+			"what is queued for them. A second signal ends the program at once. SIGHUP reloads\n" +
+			"certificates and pages.",
+		Flags: p.settings.flags,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Bool("help-limits") {
 				return failed(helpLimits(p.stdout))
 			}
-			s, err := p.parseServe(cmd)
+			err := p.settings.load()
+			var unread *runError
+			if errors.As(err, &unread) {
+				return err
+			}
+			var s *service
+			if err == nil {
+				s, err = p.parseServe(cmd)
+			}
 			if err != nil {
 				return usage(ctx, cmd, err, true)
 			}
@@ -52,14 +69,20 @@ func (p *program) serveCommand() *cli.Command {
 
 // A service is what serve was asked for.
 type service struct {
-	listen   []*url.URL
-	identity string // a file, or empty
-	ready    string // likewise
-	v2       bool
-	origins  []string
-	limits   relay.Limits
-	drain    time.Duration
-	log      *slog.Logger
+	p             *program
+	listen        []*endpoint
+	identity      string // a file, or empty
+	ready         string // likewise
+	metrics       string // an address, or empty
+	v2            bool
+	sealedOnly    bool
+	origins       []string
+	proxies       []netip.Prefix
+	proxyProtocol bool
+	limits        relay.Limits
+	drain         time.Duration
+	log           *slog.Logger
+	onReady       func(*readiness) // nil: nobody wants to know
 }
 
 func (p *program) parseServe(cmd *cli.Command) (*service, error) {
@@ -67,10 +90,14 @@ func (p *program) parseServe(cmd *cli.Command) (*service, error) {
 		return nil, fmt.Errorf("serve takes no argument, such as %q", cmd.Args().First())
 	}
 	s := &service{
-		identity: cmd.String("identity"),
-		ready:    cmd.String("ready"),
-		v2:       cmd.Bool("require-v2"),
-		drain:    cmd.Duration("drain"),
+		p:             p,
+		identity:      cmd.String("identity"),
+		ready:         cmd.String("ready"),
+		metrics:       cmd.String("metrics"),
+		v2:            cmd.Bool("require-v2"),
+		sealedOnly:    !cmd.Bool("allow-cleartext"),
+		proxyProtocol: cmd.Bool("proxy-protocol"),
+		drain:         cmd.Duration("drain"),
 	}
 	var err error
 	if s.log, err = newLogger(p.stderr, cmd.String("log-level"), cmd.String("log-format")); err != nil {
@@ -82,12 +109,15 @@ func (p *program) parseServe(cmd *cli.Command) (*service, error) {
 	if s.drain < 0 {
 		return nil, fmt.Errorf("--drain %v is in the past", s.drain)
 	}
+	if err := parseMetrics(s.metrics); err != nil {
+		return nil, err
+	}
 	for _, raw := range cmd.StringSlice("listen") {
-		u, err := parseListen(raw)
+		e, err := parseListen(raw)
 		if err != nil {
 			return nil, err
 		}
-		s.listen = append(s.listen, u)
+		s.listen = append(s.listen, e)
 	}
 	if len(s.listen) == 0 {
 		return nil, errors.New("--listen is empty: give it a URL such as " + defaultRelay)
@@ -99,34 +129,17 @@ func (p *program) parseServe(cmd *cli.Command) (*service, error) {
 		}
 		s.origins = append(s.origins, o...)
 	}
+	for _, raw := range cmd.StringSlice("trusted-proxy") {
+		prefix, err := parseProxy(raw)
+		if err != nil {
+			return nil, err
+		}
+		s.proxies = append(s.proxies, prefix)
+	}
+	if s.proxyProtocol && len(s.proxies) == 0 {
+		return nil, errors.New("--proxy-protocol needs to know whom to believe: give --trusted-proxy the proxies")
+	}
 	return s, nil
-}
-
-// parseListen reads a value of --listen.
-func parseListen(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("--listen %q is no URL such as %s", raw, defaultRelay)
-	}
-	switch u.Scheme {
-	case "ws":
-	case "wss", "tcp", "tls", "udp":
-		return nil, fmt.Errorf("--listen %s: this version listens on ws:// only; for TLS, put a proxy in front", raw)
-	default:
-		return nil, fmt.Errorf("--listen %q is no URL such as %s", raw, defaultRelay)
-	}
-	if u.Port() == "" || u.User != nil || u.Fragment != "" || u.Path != "" && u.Path != "/" {
-		return nil, fmt.Errorf("--listen %q has to be ws://HOST:PORT", u.Redacted())
-	}
-	for name, values := range u.Query() {
-		if name != "root" || len(values) != 1 {
-			return nil, fmt.Errorf("--listen %s: this version knows ?root=brep only", raw)
-		}
-		if values[0] != "brep" {
-			return nil, fmt.Errorf("--listen %s: this version speaks brep only, not %q", raw, values[0])
-		}
-	}
-	return u, nil
 }
 
 // parseOrigin reads a value of --origin; a host stands for pages over HTTP and
@@ -141,97 +154,4 @@ func parseOrigin(raw string) ([]string, error) {
 		return nil, fmt.Errorf("--origin %q is neither a host nor an origin such as https://example.org:8443", raw)
 	}
 	return []string{"https://" + raw, "http://" + raw}, nil
-}
-
-// run relays until ctx ends and then drains, or until something fails.
-func (s *service) run(ctx context.Context) error {
-	if err := removeReady(s.ready); err != nil {
-		return err
-	}
-	id, err := s.loadIdentity()
-	if err != nil {
-		return err
-	}
-	listeners, err := s.open()
-	if err != nil {
-		return err
-	}
-	srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: s.limits, Logger: s.log}
-	web := newWebServer(srv.Speak(brep.Dialect{Identity: id, RequireV2: s.v2}), s.origins, s.log)
-	served := make(chan error, len(listeners))
-	for _, l := range listeners {
-		go func() { served <- web.Serve(l) }()
-	}
-	urls := s.urls(listeners)
-	s.log.Info("ready", "listeners", urls, slog.String(relayKeyAttr, id.String()))
-	s.log.Warn("everything is kept in memory: messages that wait are lost when this program ends")
-
-	err = writeReady(s.ready, id.Public(), urls)
-	if err == nil {
-		select {
-		case err = <-served:
-			served <- err
-		case <-ctx.Done():
-		}
-	}
-	s.log.Info("draining", "time", s.drain)
-	web.draining.Store(true)
-	for _, l := range listeners {
-		_ = l.Close()
-	}
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
-	defer cancel()
-	if srv.Shutdown(bound) != nil {
-		s.log.Warn("not everything could be written in time")
-	}
-	_ = web.Close()
-	for range listeners {
-		<-served
-	}
-	if n := srv.Stats().Held; n > 0 {
-		s.log.Warn("messages that waited are lost", "count", n)
-	}
-	s.log.Info("ended")
-	return err
-}
-
-func (s *service) loadIdentity() (*crypto.Identity, error) {
-	if s.identity == "" {
-		s.log.Warn("the relay has a fresh identity, which clients will not know after a restart: give --identity a file")
-		return crypto.GenerateIdentity()
-	}
-	return crypto.LoadOrCreateIdentity(s.identity)
-}
-
-// open opens all listeners, or none.
-func (s *service) open() (listeners []net.Listener, err error) {
-	for _, u := range s.listen {
-		l, err := net.Listen("tcp", u.Host)
-		if err != nil {
-			for _, l := range listeners {
-				_ = l.Close()
-			}
-			return nil, fmt.Errorf("cannot listen on %s: %w; choose another --listen, or end what is there", u, err)
-		}
-		listeners = append(listeners, l)
-		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			s.log.Warn("other machines reach this listener without TLS: put a proxy with TLS in front", "listener", a)
-		}
-	}
-	return listeners, nil
-}
-
-// urls returns where the listeners are reached.
-func (s *service) urls(listeners []net.Listener) []string {
-	urls := make([]string, len(listeners))
-	for i, l := range listeners {
-		host := s.listen[i].Hostname()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if host == "" || err != nil {
-			urls[i] = "ws://" + l.Addr().String()
-			continue
-		}
-		urls[i] = "ws://" + net.JoinHostPort(host, port)
-	}
-	return urls
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
@@ -60,7 +62,10 @@ func request(t *testing.T, method, url string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
-	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	web := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	}}
 	resp, err := web.Do(req)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -70,14 +75,37 @@ func request(t *testing.T, method, url string) (status int, body string) {
 }
 
 func TestWebServer(t *testing.T) {
-	w := newWebServer(transport.HandlerFunc(func(transport.Conn) {}), nil, slog.New(slog.DiscardHandler))
+	load := relay.Normal
+	h := &health{load: func() relay.Tier { return load }}
+	w := newWebServer(transport.HandlerFunc(func(transport.Conn) {}), &ws.Options{}, nil, h, slog.New(slog.DiscardHandler))
 	for _, bound := range []time.Duration{w.ReadHeaderTimeout, w.ReadTimeout, w.WriteTimeout, w.IdleTimeout} {
 		assert.NotZero(t, bound, "a peer that is slow is not cut")
 	}
-	w.draining.Store(true)
-	answer := httptest.NewRecorder()
-	w.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/readyz", nil))
-	assert.Equal(t, http.StatusServiceUnavailable, answer.Code)
+	get := func(path string) (int, string) {
+		answer := httptest.NewRecorder()
+		w.Handler.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
+		return answer.Code, answer.Body.String()
+	}
+	for _, c := range []struct {
+		load     relay.Tier
+		draining bool
+		status   int
+		want     string
+	}{
+		{relay.Normal, false, 200, "ready\n"},
+		{relay.Degraded, false, 200, "ready\n"},
+		{relay.Overloaded, false, 503, "overloaded\n"},
+		{relay.Overloaded, true, 503, "draining\n"},
+		{relay.Normal, true, 503, "draining\n"},
+	} {
+		load = c.load
+		h.draining.Store(c.draining)
+		status, body := get("/readyz")
+		assert.Equal(t, c.status, status)
+		assert.Equal(t, c.want, body)
+		status, _ = get("/healthz")
+		assert.Equal(t, 200, status, "nothing that a restart would mend")
+	}
 }
 
 func TestOrigin(t *testing.T) {
@@ -126,10 +154,31 @@ func TestServeFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
+	ann, ben := newCert(t, dir, "ann", time.Hour), newCert(t, dir, "ben", time.Hour)
+	secret := filepath.Join(dir, "open-acme")
+	require.NoError(t, os.Mkdir(secret, 0o755))
+	huge := filepath.Join(dir, "huge.html")
+	require.NoError(t, os.WriteFile(huge, make([]byte, maxPage+1), 0o600))
+	files := func(cert, key string) string { return "--listen wss://127.0.0.1:0?cert=" + cert + "&key=" + key }
 	for _, c := range []struct{ args, want string }{
 		{"--listen ws://" + taken.Addr().String(), "cannot listen on ws://127.0.0.1:.*address already in use; choose another"},
 		{"--listen ws://127.0.0.1:0 --listen ws://" + taken.Addr().String(), "address already in use"},
 		{"--listen ws://no-such-host.invalid:0", "cannot listen"},
+		{"--listen tcp://" + taken.Addr().String(), "cannot listen on tcp://127.0.0.1:.*address already in use"},
+		{files(ann.cert, ben.key), "cannot listen on wss://127.0.0.1:0: .*does not match"},
+		{files(filepath.Join(dir, "none"), ann.key), "no such file"},
+		{files(ann.cert, filepath.Join(dir, "none")), "no such file"},
+		{files(dir, ann.key), "is a directory"},
+		{files(filepath.Join(dir, "junk"), ann.key), "cannot listen on wss://"},
+		{files(ann.key, ann.key), "cannot listen on wss://"},
+		{"--listen tls://127.0.0.1:0?acme=relay.example&cache=" + secret, "set it to 0700"},
+		{"--listen ws://127.0.0.1:0?page=" + filepath.Join(dir, "none"), "the page: .*no such file"},
+		{"--listen ws://127.0.0.1:0?page=" + dir, "no regular file"},
+		{"--listen ws://127.0.0.1:0?page=" + huge, "more than 1 MiB"},
+		{"--listen ws://127.0.0.1:0 --metrics " + taken.Addr().String(), "cannot listen on --metrics 127.0.0.1:.*address already in use"},
+		{"--config " + filepath.Join(dir, "none"), "--config: .*no such file"},
+		{"--config " + dir, "--config: .*is a directory"},
+		{"--config " + huge + " ", "--config: .*more than 1 MiB"},
 		{"--identity " + open, "chmod 600"},
 		{"--identity " + filepath.Join(dir, "junk"), "no identity file"},
 		{"--identity " + dir, "identity file"},
