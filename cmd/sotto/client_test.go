@@ -89,23 +89,27 @@ func TestSendAndReceive(t *testing.T) {
 	}
 }
 
+// TestFollow has a relay die and come back. (One that drains would tell its clients
+// when to come back.)
 func TestFollow(t *testing.T) {
 	home(t)
 	relayFile, _ := person(t)
 	bob, to := person(t)
-	r := serve(t, "--identity", relayFile)
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.url, "ws://"))
-	require.NoError(t, err)
-	recv := start(t, "recv", "--follow", "--relay", r.url, "--identity", bob)
-	require.Zero(t, sotto(t, "send", "--relay", r.url, "-m", "one", to).code)
+	ready := filepath.Join(t.TempDir(), "ready")
+	dies := process(t, t.TempDir(), nil, "serve", "--identity", relayFile, "--listen", "ws://127.0.0.1:0", "--ready", ready)
+	require.NoError(t, dies.Start())
+	url := awaitReady(t, ready).Listeners[0].URL
+	recv := start(t, "recv", "--follow", "--relay", url, "--identity", bob)
+	require.Zero(t, sotto(t, "send", "--relay", url, "-m", "one", to).code)
 	recv.wants(&recv.out, "one")
-	require.Zero(t, r.end())
+	require.NoError(t, dies.Process.Kill())
+	require.Error(t, dies.Wait())
 	recv.wants(&recv.errOut, "no connection")
 
-	r = start(t, "serve", "--identity", relayFile, "--listen", "ws://127.0.0.1:"+port)
+	r := start(t, "serve", "--identity", relayFile, "--listen", url)
 	r.wants(&r.errOut, "ready")
 	recv.wants(&recv.errOut, "connected again")
-	require.Zero(t, sotto(t, "send", "--relay", "ws://127.0.0.1:"+port, "-m", "two", to).code)
+	require.Zero(t, sotto(t, "send", "--relay", url, "-m", "two", to).code)
 	recv.wants(&recv.out, "two")
 	assert.Zero(t, recv.end())
 }

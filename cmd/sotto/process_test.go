@@ -23,7 +23,10 @@ func process(t *testing.T, home string, env []string, args ...string) *exec.Cmd 
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append([]string{beProgram + "=1", "HOME=" + home, "XDG_CONFIG_HOME=" + home}, env...)
+	cmd.Env = append([]string{
+		beProgram + "=1", "HOME=" + home, "XDG_CONFIG_HOME=" + home,
+		"GORACE=atexit_sleep_ms=0", // the race detector would have each process end a second later
+	}, env...)
 	cmd.Stderr = new(bytes.Buffer)
 	return cmd
 }
