@@ -46,6 +46,13 @@ type Metered interface {
 	Excess(r *Refusal) error
 }
 
+// An Answering session says which messages only answer what it was sent, such as
+// acknowledgements. As many of them as it was sent messages that want one do not
+// count against its rate of messages.
+type Answering interface {
+	Answers(msg []byte) bool
+}
+
 // A Settler learns what became of messages whose Outcome was Pending. It is
 // called from any goroutine, concurrently with Receive, and must not block.
 type Settler interface {

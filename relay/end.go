@@ -82,8 +82,9 @@ func (p *Port) halt() []leftover {
 	p.out.stop()
 	_ = p.conn.SetWriteDeadline(time.Unix(1, 0)) // whoever writes returns
 	p.out.wait(false, func() bool { return true })
-	left, pubs := p.out.takeBack()
-	p.s.count.queued.Add(-int64(pubs))
+	left, pubs, delivered := p.out.takeBack()
+	p.s.count.queued.Add(-int64(pubs + delivered))
+	p.s.count.delivered.Add(int64(delivered))
 	p.s.count.dropped[dropGone].Add(int64(pubs))
 	_ = p.conn.SetWriteDeadline(time.Now().Add(lastWords))
 	return left

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type words struct {
 	limits  DialectLimits
 	settled func(Receipt)
 	inUse   InUse
+	acks    bool // messages have their text as id, and are acknowledged: ack NAME TEXT
 }
 
 func (w words) Name() string          { return "words" }
@@ -69,8 +71,13 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.p.SetForm(rest[0] - '0')
 	case "claim", "weak":
 		s.name = to
-		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak", InUse: s.w.inUse, Token: text})
+		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak", InUse: s.w.inUse, Token: text, Acks: s.w.acks})
+	case "ack":
+		s.p.Acknowledge(m.To, wordsID(text))
 	case "send", "once":
+		if s.w.acks {
+			m.ID = wordsID(text)
+		}
 		m.Ephemeral = verb == "once"
 		switch o := s.p.Send(m); o.Status {
 		case Refused:
@@ -103,6 +110,13 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.reply("what?")
 	}
 	return nil
+}
+
+func (s *wordsSession) Answers(msg []byte) bool { return bytes.HasPrefix(msg, []byte("ack ")) }
+
+func wordsID(text string) (id ID) {
+	copy(id[:], text)
+	return id
 }
 
 func (s *wordsSession) reply(text string) { s.p.Reply(transport.Text, []byte(text)) }

@@ -15,6 +15,11 @@ type Limits struct {
 	OutboxMessages int
 	OutboxBytes    int
 
+	// WindowMessages and WindowBytes bound what a session that acknowledges may be
+	// sent and has not acknowledged. Defaults 256 and 8 MiB.
+	WindowMessages int
+	WindowBytes    int
+
 	// ControlBytes bounds the replies that wait for one connection; beyond it the
 	// connection is closed. Default 64 KiB.
 	ControlBytes int
@@ -92,6 +97,8 @@ func (l Limits) withDefaults() Limits {
 	def(&l.OutboxMessages, 1024)
 	def(&l.OutboxBytes, 1<<20)
 	def(&l.ControlBytes, 64<<10)
+	def(&l.WindowMessages, 256)
+	def(&l.WindowBytes, 8<<20)
 	def(&l.FlushBytes, 256<<10)
 	def(&l.Groups, 4096)
 	def(&l.PurgeInterval, time.Minute)

@@ -35,7 +35,8 @@ const (
 	control     class = iota // of this connection only; never dropped, goes down with it
 	message                  // goes to the inbox
 	publication              // the oldest are dropped
-	dropped                  // a publication that has been
+	awaiting                 // a message that was written, and is not acknowledged yet
+	over                     // nothing more to do: written, acknowledged, dropped or moved
 )
 
 // A slot is one message in an outbox. It says all that is needed to store a
@@ -56,18 +57,22 @@ type slot struct {
 
 	ephemeral bool
 	copied    bool // another session of the address has it
+	acked     bool // before its writing was accounted for
 }
 
 // live says whether the slot is the only place where its message is.
 func (s *slot) live() bool {
-	return s.class == message && s.seq == 0 && (s.copy == nil || s.copy.refused())
+	return (s.class == message || s.class == awaiting) && !s.acked && s.seq == 0 && (s.copy == nil || s.copy.refused())
 }
 
 // A batch is a run of slots with their bytes.
 type batch struct {
 	slots []slot
 	buf   []byte
-	vecs  [][]byte // the slots' bytes, while the batch is written
+	vecs  [][]byte // the slots' bytes, from when writing begins
+
+	awaiting int // slots of that class
+	head     int // none before it is
 }
 
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
@@ -79,7 +84,7 @@ func (b *batch) free() {
 	}
 	clear(b.slots)
 	clear(b.vecs)
-	b.slots, b.buf, b.vecs = b.slots[:0], b.buf[:0], b.vecs[:0]
+	b.slots, b.buf, b.vecs, b.awaiting, b.head = b.slots[:0], b.buf[:0], b.vecs[:0], 0, 0
 	batchPool.Put(b)
 }
 
@@ -125,6 +130,8 @@ type outbox struct {
 	// spill reads it and sets copy in its slots.
 	out  *batch
 	done int // slots of out that have been written
+
+	window window // what was written and is not acknowledged, if the session does that
 }
 
 type outboxState uint8
@@ -174,6 +181,9 @@ func (o *outbox) added(s *slot) verdict {
 	}
 	if s.seq != 0 {
 		o.entries++
+	}
+	if o.window.shut && s.class == message {
+		return pushed // it waits for acknowledgements
 	}
 	if o.state == idle {
 		o.state = scheduled
@@ -271,7 +281,7 @@ func (o *outbox) drop(s *slot) {
 	o.bytes -= int(s.n)
 	o.slots--
 	o.gone++
-	s.class = dropped
+	s.class = over
 	if s.shared != nil {
 		s.shared.release()
 		s.shared, s.n = nil, 0
@@ -288,7 +298,7 @@ func (o *outbox) compact() {
 		if s.shared != nil {
 			n = 0
 		}
-		if s.class != dropped {
+		if s.class != over {
 			copy(b.buf[to:], b.buf[from:from+n])
 			to += n
 			b.slots[kept] = s
@@ -316,8 +326,8 @@ func (o *outbox) begin() bool {
 	return true
 }
 
-// take takes what is queued for writing, or ends the writing and returns false
-// when there is nothing or the outbox was stopped.
+// take takes what is queued for writing, as far as the window allows, or ends the
+// writing and returns false when there is nothing or the outbox was stopped.
 func (o *outbox) take() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -330,8 +340,15 @@ func (o *outbox) take() bool {
 		return false
 	case o.out != nil: // an earlier writer gave up
 		return true
+	case o.window.takes(o.queue):
+		o.out, o.queue = o.queue, nil
+	default:
+		if o.out = o.part(); o.out == nil {
+			o.idle()
+			return false
+		}
 	}
-	o.out, o.queue, o.done = o.queue, nil, 0
+	o.done = 0
 	o.out.vec()
 	return true
 }
@@ -376,34 +393,49 @@ func (o *outbox) wrote(n int) (delivered int) {
 		s := &o.out.slots[i]
 		o.bytes -= int(s.n)
 		o.slots--
-		switch {
-		case s.class == control:
+		if s.class == control {
 			o.ctl -= int(s.n)
-		case s.class == message && s.seq != 0:
-			o.entries--
-			o.written = append(o.written, s.seq)
-		case s.class == message && s.copy != nil:
-			if s.copy.refused() {
-				delivered++
-			}
-			s.copy.end(o, &s.copy.written)
-		case s.class == message || s.class == publication:
-			delivered++
 		}
-		if s.shared != nil {
-			s.shared.release()
-			s.shared = nil
+		if o.window.wants(s) && !s.acked {
+			o.window.add(o.out, s)
+			continue
 		}
+		delivered += o.finish(s)
 	}
 	o.done += n
 	if o.done == len(o.out.slots) {
-		o.out.free()
+		o.window.keep(o.out)
 		o.out = nil
 		if o.queue == nil {
 			o.change.Broadcast()
 		}
 	}
 	o.poke()
+	return delivered
+}
+
+// finish ends a slot: its message has been written and, where that is done,
+// acknowledged. It returns 1 if the message was held nowhere else. The caller
+// holds mu.
+func (o *outbox) finish(s *slot) (delivered int) {
+	isMessage := s.class == message || s.class == awaiting
+	switch {
+	case isMessage && s.seq != 0:
+		o.entries--
+		o.written = append(o.written, s.seq)
+	case isMessage && s.copy != nil:
+		if s.copy.refused() {
+			delivered = 1
+		}
+		s.copy.end(o, &s.copy.written)
+	case isMessage || s.class == publication:
+		delivered = 1
+	}
+	if s.shared != nil {
+		s.shared.release()
+		s.shared = nil
+	}
+	s.class = over
 	return delivered
 }
 
@@ -443,81 +475,6 @@ func (o *outbox) wait(empty bool, on func() bool) {
 	}
 }
 
-// A leftover is a message taken back from an outbox, with its bytes.
-type leftover struct {
-	slot
-	data []byte
-}
-
-// takeBack removes all that was not written and returns the live messages among
-// it, in order, and the number of publications. Nobody writes, and the outbox is
-// stopped. If nothing was half written, it can take last words afterwards:
-// control, and nothing else.
-func (o *outbox) takeBack() (left []leftover, pubs int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.last = o.out == nil
-	o.stopped = !o.last
-	if o.out != nil {
-		left, pubs = o.collect(left, pubs, o.out, o.done)
-	}
-	if o.queue != nil {
-		left, pubs = o.collect(left, pubs, o.queue, 0)
-	}
-	o.out, o.queue, o.bytes, o.slots, o.ctl, o.entries = nil, nil, 0, 0, 0, 0
-	o.poke()
-	return left, pubs
-}
-
-func (o *outbox) collect(left []leftover, pubs int, b *batch, from int) ([]leftover, int) {
-	b.vec()
-	for i := from; i < len(b.slots); i++ {
-		s := &b.slots[i]
-		if s.live() {
-			left = append(left, leftover{slot: *s, data: append([]byte(nil), b.vecs[i]...)})
-		}
-		if s.copy != nil {
-			s.copy.end(o, &s.copy.taken)
-		}
-		if s.class == publication {
-			pubs++
-		}
-		if s.shared != nil {
-			s.shared.release()
-		}
-	}
-	b.free()
-	return left, pubs
-}
-
-// spill returns the live messages of the outbox, in order. Those that are not
-// being written yet are moved out; the others stay, tied to their copies.
-func (o *outbox) spill() (left []leftover) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.out != nil {
-		for i := o.done; i < len(o.out.slots); i++ {
-			if s := &o.out.slots[i]; s.live() && s.copy == nil && !s.ephemeral {
-				s.copy = new(spilled)
-				o.spills++
-				left = append(left, leftover{slot: *s, data: append([]byte(nil), o.out.vecs[i]...)})
-			}
-		}
-	}
-	if o.queue == nil {
-		return left
-	}
-	o.queue.vec()
-	for i := range o.queue.slots {
-		if s := &o.queue.slots[i]; s.live() && !s.ephemeral {
-			left = append(left, leftover{slot: *s, data: append([]byte(nil), o.queue.vecs[i]...)})
-			o.drop(s)
-		}
-	}
-	o.compact()
-	return left
-}
-
 // load returns how many bytes wait, or are being written.
 func (o *outbox) load() int {
 	o.mu.Lock()
@@ -548,43 +505,3 @@ func (o *outbox) takeWritten() []uint64 {
 	o.written = nil
 	return w
 }
-
-// A spilled ties a message that is being written to the copy of it that is put
-// into the inbox: whichever ends first, the other one learns. All of it is under
-// the outbox's lock.
-type spilled struct {
-	put     bool   // the put has ended
-	seq     uint64 // with this entry; zero: refused
-	written bool   // the slot has ended: written,
-	taken   bool   // or taken back
-}
-
-// end notes the end of the slot in how.
-func (c *spilled) end(o *outbox, how *bool) {
-	*how = true
-	if c.put {
-		c.both(o)
-	}
-}
-
-// stored notes the end of the put, seq being zero if it was refused.
-func (c *spilled) stored(o *outbox, seq uint64) (written, taken bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c.put, c.seq = true, seq
-	if c.written || c.taken {
-		c.both(o)
-	}
-	return c.written, c.taken
-}
-
-// both settles the two.
-func (c *spilled) both(o *outbox) {
-	o.spills--
-	if c.written && c.seq != 0 {
-		o.written = append(o.written, c.seq)
-	}
-	o.poke()
-}
-
-func (c *spilled) refused() bool { return c.put && c.seq == 0 }

@@ -85,6 +85,10 @@ type Claim struct {
 	// Weak sessions cannot take an address over from one that is not.
 	Weak bool
 
+	// Acks says that the session acknowledges what it is sent (Acknowledge). What
+	// it has not acknowledged when it ends goes back to the inbox.
+	Acks bool
+
 	// InUse says what becomes of a session that has the address already. The zero
 	// value has it taken over.
 	InUse InUse
@@ -117,6 +121,7 @@ func (p *Port) Claim(c Claim) error {
 	if err := p.askClaim(c.Address); err != nil {
 		return err
 	}
+	p.out.window.set(c.Acks, &p.s.limits) // nobody can push yet
 	st := p.s.router.acquire(c.Address)
 	old, err := p.s.sit(st, p, &c)
 	if err != nil {
@@ -175,6 +180,19 @@ func (p *Port) Send(m *Message) Outcome {
 		}
 	}
 	return p.s.route(m, p)
+}
+
+// Acknowledge says that the peer has taken over the message that came from an
+// address with an id. One that nobody waits for is ignored.
+func (p *Port) Acknowledge(from Address, id ID) {
+	delivered, flush := p.out.acknowledge(from, id)
+	if delivered > 0 {
+		p.s.count.delivered.Add(int64(delivered))
+		p.s.count.queued.Add(-int64(delivered))
+	}
+	if flush {
+		p.flushLater(p)
+	}
 }
 
 // Reply queues one message for the peer. It does not block. What is replied
@@ -306,7 +324,7 @@ func (p *Port) received(k transport.Kind, msg []byte) error {
 		p.batching, p.now = true, time.Now()
 		p.openBatch()
 	}
-	if p.perMsg != nil && !p.perMsg.AllowN(p.now, 1) || p.perByte != nil && !p.perByte.AllowN(p.now, len(msg)) {
+	if p.perMsg != nil && !p.free(msg) && !p.perMsg.AllowN(p.now, 1) || p.perByte != nil && !p.perByte.AllowN(p.now, len(msg)) {
 		return p.excess(&Refusal{Code: CodeRateLimited})
 	}
 	p.loop.Lock()
@@ -319,6 +337,12 @@ func (p *Port) received(k transport.Kind, msg []byte) error {
 		p.endBatch()
 	}
 	return err
+}
+
+// free says whether a message does not count against the rate.
+func (p *Port) free(msg []byte) bool {
+	a, ok := p.session.(Answering)
+	return ok && a.Answers(msg) && p.out.answered()
 }
 
 func (p *Port) excess(r *Refusal) error {

@@ -128,6 +128,15 @@ func frameText(_ transport.Kind, msg []byte) (string, bool) {
 	return "", false
 }
 
+func frameAck(msg []byte) (transport.Kind, []byte) {
+	f, err := frame.DecodeBrep(msg)
+	if err != nil {
+		panic(err)
+	}
+	a := frame.Ack{Sender: f.Sender, ID: f.ID}
+	return transport.Binary, (&frame.Brep{Type: frame.TypeAck, Payload: a.Append(nil)}).Append(nil)
+}
+
 func TestBrep(t *testing.T) {
 	dialect := brep.Dialect{Identity: identity("relay")}
 	t.Run("Legacy", func(t *testing.T) {
@@ -137,7 +146,7 @@ func TestBrep(t *testing.T) {
 	})
 	t.Run("Extended", func(t *testing.T) {
 		relaytest.TestDialect(t, relaytest.DialectConfig{
-			Dialect: dialect, Login: loginV2, Message: extendedMessage, Text: frameText,
+			Dialect: dialect, Login: loginV2, Message: extendedMessage, Text: frameText, Ack: frameAck,
 			Narrow: &relaytest.NarrowForm{Login: loginV1, Message: sealedMessage},
 		})
 	})

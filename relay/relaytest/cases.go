@@ -200,7 +200,9 @@ func (s *suite) shutdown() {
 	}
 	<-bob.ended
 	<-alice.ended
-	s.want(bob.texts(), "alice", 0, many)
+	if s.c.Ack == nil { // else the rest may wait for acknowledgements, in the inbox
+		s.want(bob.texts(), "alice", 0, many)
+	}
 	s.restart(bob)
 }
 

@@ -28,6 +28,10 @@ type DialectConfig struct {
 	// for everything else that the relay says (receipts, notices, pings).
 	Text func(k transport.Kind, msg []byte) (text string, ok bool)
 
+	// Ack, if not nil, returns how a client acknowledges a message that Text knows
+	// (relay.Claim.Acks). What it has not acknowledged in time may then come again.
+	Ack func(msg []byte) (transport.Kind, []byte)
+
 	// Narrow, if not nil, is about messages that some sessions cannot take
 	// (relay.ErrUnfit).
 	Narrow *NarrowForm

@@ -90,6 +90,11 @@ func (s *guardedSession) Excess(r *relay.Refusal) (err error) {
 	return m.Excess(r)
 }
 
+func (s *guardedSession) Answers(msg []byte) bool {
+	a, ok := s.Session.(relay.Answering)
+	return ok && a.Answers(msg)
+}
+
 func (s *guardedSession) Settled(r relay.Receipt) {
 	if st, ok := s.Session.(relay.Settler); ok {
 		var err error

@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"reflect"
@@ -115,6 +116,7 @@ func allStacks() []byte {
 
 // A line is a client's end of a connection. Nobody reads from it before listen.
 type line struct {
+	ack       func([]byte) (transport.Kind, []byte) // nil: nothing is acknowledged
 	s         *suite
 	name      string
 	conn      transport.Conn
@@ -134,7 +136,12 @@ func (s *suite) dial() transport.Conn {
 	return near
 }
 
-func (s *suite) login(name string) *line { return s.loginAs(name, s.c.Login) }
+func (s *suite) login(name string) *line {
+	s.Helper()
+	l := s.loginAs(name, s.c.Login)
+	l.ack = s.c.Ack
+	return l
+}
 
 func (s *suite) loginAs(name string, login func(transport.Conn, string) error) *line {
 	s.Helper()
@@ -169,6 +176,11 @@ func (l *line) listen() *line {
 				l.mu.Lock()
 				l.heard = append(l.heard, text)
 				l.mu.Unlock()
+				if l.ack != nil {
+					if l.put(l.ack(bytes.Clone(msg))) != nil {
+						return
+					}
+				}
 			}
 		}
 	}()
@@ -209,13 +221,16 @@ func (l *line) say(to string, from, until int) {
 }
 
 // want checks that the texts of a sender are those with the numbers from to
-// until-1, each once and in order.
+// until-1, each once and in order; but what is acknowledged may come again.
 func (s *suite) want(texts []string, sender string, from, until int) {
 	s.Helper()
 	next := from
 	for _, text := range texts {
 		name, number, _ := strings.Cut(text, " ")
 		if name != sender {
+			continue
+		}
+		if n, err := strconv.Atoi(number); err == nil && n < next && s.c.Ack != nil {
 			continue
 		}
 		if number != strconv.Itoa(next) {

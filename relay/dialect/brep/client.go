@@ -36,6 +36,10 @@ type ClientOptions struct {
 	// session then sends PINGs this far apart, and Receive fails after 2.5 times as
 	// long without a frame. Zero, and in a legacy session: none are sent.
 	PingInterval time.Duration
+
+	// ManualAck leaves it to the caller to acknowledge messages, with Ack. If it is
+	// not set, Receive acknowledges the message that it returned before.
+	ManualAck bool
 }
 
 // ErrExtendedOnly is returned by Send for a frame of a type from 0x10 up in a
@@ -50,16 +54,25 @@ var (
 )
 
 // A Client is the client's end of one connection, after the handshake. It ends
-// with the connection. Send, Relay and Close may be called by any goroutine at
-// any time; Receive by one at a time, and somebody has to, since PINGs are
+// with the connection. Send, Ack, Relay and Close may be called by any goroutine
+// at any time; Receive by one at a time, and somebody has to, since PINGs are
 // answered there.
+//
+// What the relay has handed to an extended session it keeps until it is
+// acknowledged, and at most 256 messages and 8 MiB at a time. What is not
+// acknowledged when the session ends comes again in the next one, first and in
+// order (spec native.md, "Delivery").
 type Client struct {
-	conn  transport.Conn
-	key   crypto.PublicKey
-	relay handshake.Relay
-	out   sendQueue
+	conn      transport.Conn
+	identity  *crypto.Identity
+	key       crypto.PublicKey
+	relay     handshake.Relay
+	manualAck bool
+	isBatcher bool // conn says when it is dry, and acknowledgements can wait for that
+	out       sendQueue
 
 	// Owned by the goroutine in Receive.
+	returned frame.Brep    // the latest message, without its payload, if Receive is to acknowledge it
 	last     *RelayError   // what the latest frame said, if that was an ERROR about no frame in particular
 	interval time.Duration // of PINGs; zero: none, and what follows is not used
 	heard    time.Time     // when the latest frame came, or reading began
@@ -84,6 +97,12 @@ func Connect(ctx context.Context, conn transport.Conn, o *ClientOptions) (*Clien
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close(transport.CloseNormal, "") })
+	c := &Client{conn: conn, identity: o.Identity, key: o.Identity.Public(), manualAck: o.ManualAck}
+	c.out.init(conn, c.key)
+	if b, ok := conn.(transport.Batcher); ok {
+		c.isBatcher = true
+		b.SetDry(c.out.flushAcks)
+	}
 	relay, err := shakeHands(conn, &handshake.ClientConfig{
 		Identity: o.Identity, Expect: o.Expect, AllowLegacy: o.AllowLegacy,
 	})
@@ -94,8 +113,7 @@ func Connect(ctx context.Context, conn transport.Conn, o *ClientOptions) (*Clien
 		_ = conn.Close(closeCode(err), "")
 		return nil, err
 	}
-	c := &Client{conn: conn, key: o.Identity.Public(), relay: relay}
-	c.out.conn = conn
+	c.relay = relay
 	if o.PingInterval > 0 && !c.legacy() {
 		c.interval, c.heard = o.PingInterval, time.Now()
 		c.nextPing = c.heard.Add(c.interval)
@@ -180,12 +198,19 @@ func (c *Client) Send(ctx context.Context, frames ...*frame.Brep) error {
 // PINGs are answered and PONGs noted; neither is returned. Nothing of the frame
 // but its layout has been checked, neither sender nor signature.
 //
+// Unless ManualAck was set, calling Receive says that the message that it returned
+// before has been handled: it is acknowledged, together with others that come at
+// the same time. So the message that was returned last comes again in the next
+// session.
+//
 // A frame over the conn's read limit is transport.ErrTooLarge: it was skipped,
 // and the session goes on. After any other error the connection is closed. It is
 // a *[RelayError] when the relay said why: in an ERROR frame about no frame in
 // particular (which was returned) that nothing came after, or with a close code.
 // After Close it is net.ErrClosed.
 func (c *Client) Receive() (frame.Brep, error) {
+	c.ack(&c.returned, !c.isBatcher)
+	c.returned = frame.Brep{}
 	for {
 		f, err := c.next()
 		switch {
@@ -201,9 +226,54 @@ func (c *Client) Receive() (frame.Brep, error) {
 			c.out.offer(&frame.Brep{Type: frame.TypePong, Sender: c.key, Payload: f.Payload})
 		case frame.TypePong:
 		default:
+			if !c.manualAck {
+				c.returned = f
+				c.returned.Payload = nil
+			}
 			return f, nil
 		}
 	}
+}
+
+// Ack acknowledges a message that Receive has returned, with ManualAck, once it
+// has been handled: the relay forgets it. All but the payload of m is looked at.
+// What needs no acknowledgement is passed over: frames that are no messages,
+// those without an id, ephemeral ones, and all of a legacy session.
+//
+// It neither waits nor fails: if the connection has ended, the message comes
+// again in the next session. Acknowledgements that meet on the way are written
+// together.
+func (c *Client) Ack(m *frame.Brep) { c.ack(m, true) }
+
+// ack is Ack. If now is false the acknowledgement may wait for others.
+func (c *Client) ack(m *frame.Brep, now bool) {
+	if c.legacy() || !isKept(m) {
+		return
+	}
+	a := frame.Ack{Sender: m.Sender, ID: m.ID}
+	if m.Flags&frame.FlagReceipt != 0 {
+		a.Signature = signAck(c.identity, &a)
+	}
+	c.out.ack(&a, now)
+}
+
+// isKept says whether a relay that has written a frame to an extended session
+// keeps it until it is acknowledged.
+func isKept(f *frame.Brep) bool {
+	switch f.Type {
+	case frame.TypeData, frame.TypeSignedData, frame.TypeEncryptedData, frame.TypeSealed:
+		return f.ID != [16]byte{} && f.Flags&frame.FlagEphemeral == 0
+	}
+	return false
+}
+
+// signAck returns the recipient's signature for the sender (spec native.md,
+// "Delivery").
+func signAck(recipient *crypto.Identity, a *frame.Ack) [64]byte {
+	const label = "sotto ack v1\x00"
+	b := append(make([]byte, 0, len(label)+len(a.Sender)+len(a.ID)), label...)
+	b = append(b, a.Sender[:]...)
+	return recipient.Sign(append(b, a.ID[:]...))
 }
 
 // next returns the next frame, if it is one that belongs into the session.
@@ -266,9 +336,10 @@ func (c *Client) read() (transport.Kind, []byte, error) {
 	}
 }
 
-// Close ends the connection, after what has been queued is written, for which it
-// waits a second at most. It may be called any number of times, and always
-// returns nil.
+// Close ends the connection, after what has been queued is written,
+// acknowledgements too, for which it waits a second at most. The message that
+// Receive returned last is not acknowledged. It may be called any number of
+// times, and always returns nil.
 func (c *Client) Close() error {
 	c.out.drain()
 	return c.conn.Close(transport.CloseNormal, "")

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/transport"
 )
@@ -16,6 +18,8 @@ const (
 	sendQueueBytes = 1 << 20          // what may wait in a Client, being written included
 	writeTimeout   = 30 * time.Second // without any progress
 	closeTimeout   = time.Second      // for what is queued at Close
+	acksTogether   = 64               // in one ACK frame, and what may wait for more to come
+	keptBuffer     = 64 << 10         // what a queue that is empty holds on to, twice
 )
 
 var errSlow = errors.New("brep: the relay takes nothing any more")
@@ -23,23 +27,46 @@ var errSlow = errors.New("brep: the relay takes nothing any more")
 // A sendQueue collects frames of concurrent senders, so that those that come
 // while others are written cost no write each. A goroutine that writes exists
 // only while there is something to write.
+//
+// Acknowledgements stand beside the frames until a batch is written, so that as
+// many as there are then share one frame.
 type sendQueue struct {
 	conn transport.Conn
+	key  crypto.PublicKey // the sender of ACK frames
+	run  func()           // write
 
 	mu      sync.Mutex
 	batch   sendBatch     // what waits
+	acks    []byte        // likewise, of frame.AckSize each
 	bytes   int           // in batch, and being written
 	writing bool          // somebody writes, and takes the next batch too
 	room    chan struct{} // closed when there is some again, or the end; nil: nobody waits
 	err     error         // why the connection ended; nothing is taken any more
 	broken  error         // what a failed write said, until there is an err
 	writer  sync.WaitGroup
+
+	// Owned by the goroutine that writes.
+	out  sendBatch
+	vecs [][]byte
+}
+
+// init has to be called first.
+func (q *sendQueue) init(conn transport.Conn, key crypto.PublicKey) {
+	q.conn, q.key, q.run = conn, key, q.write
 }
 
 // A sendBatch is a run of encoded frames.
 type sendBatch struct {
 	buf  []byte
 	ends []int // of the frames, in buf
+}
+
+// reset empties the batch, which keeps its room unless that is large.
+func (b *sendBatch) reset() {
+	if cap(b.buf) > keptBuffer {
+		*b = sendBatch{}
+	}
+	b.buf, b.ends = b.buf[:0], b.ends[:0]
 }
 
 func (b *sendBatch) add(f *frame.Brep) {
@@ -97,10 +124,50 @@ func (q *sendQueue) offer(f *frame.Brep) {
 
 func (q *sendQueue) added(size int) {
 	q.bytes += size
+	q.start()
+}
+
+// start has what waits written. The caller holds mu.
+func (q *sendQueue) start() {
 	if !q.writing {
 		q.writing = true
-		q.writer.Go(q.write)
+		q.writer.Add(1)
+		go q.run() // writer.Go would allocate for each batch
 	}
+}
+
+// ack adds an acknowledgement. Unless now is set, it may wait for others, or for
+// flushAcks. It is for relays that keep to a window: of one that sends on and does
+// not read, what is more than the queue holds is not acknowledged.
+func (q *sendQueue) ack(a *frame.Ack, now bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended() != nil || len(q.acks)+frame.AckSize > sendQueueBytes {
+		return
+	}
+	q.acks = a.Append(q.acks)
+	if now || len(q.acks) >= acksTogether*frame.AckSize {
+		q.start()
+	}
+}
+
+// flushAcks has the acknowledgements written that wait for others.
+func (q *sendQueue) flushAcks() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.acks) > 0 && q.ended() == nil {
+		q.start()
+	}
+}
+
+// addAcks puts the acknowledgements into the batch. The caller holds mu.
+func (q *sendQueue) addAcks() {
+	for run := range slices.Chunk(q.acks, acksTogether*frame.AckSize) {
+		f := frame.Brep{Type: frame.TypeAck, Sender: q.key, Payload: run}
+		q.batch.add(&f)
+		q.bytes += f.Size()
+	}
+	q.acks = q.acks[:0]
 }
 
 // ended says why nothing is taken any more, if so. The caller holds mu.
@@ -134,6 +201,7 @@ func (q *sendQueue) wake() {
 // drain takes nothing more, and waits until what is queued has been written, or
 // the connection has been closed because that took too long.
 func (q *sendQueue) drain() {
+	q.flushAcks()
 	_ = q.end(net.ErrClosed)
 	t := time.AfterFunc(closeTimeout, func() { _ = q.conn.Close(transport.CloseNormal, "") })
 	q.writer.Wait()
@@ -142,32 +210,33 @@ func (q *sendQueue) drain() {
 
 // write writes until nothing waits.
 func (q *sendQueue) write() {
-	var b sendBatch
-	var vecs [][]byte
-	for q.take(&b) {
-		clear(vecs)
-		vecs = b.vecs(vecs[:0])
-		if err := writeAll(q.conn, vecs); err != nil {
+	defer q.writer.Done()
+	for q.take() {
+		q.vecs = q.out.vecs(q.vecs[:0])
+		err := writeAll(q.conn, q.vecs)
+		clear(q.vecs)
+		if err != nil {
 			q.fail(err)
 			return
 		}
 	}
 }
 
-// take swaps what waits for b, which has been written. False ends the writing.
-func (q *sendQueue) take(b *sendBatch) bool {
+// take swaps what waits for what has been written. False ends the writing.
+func (q *sendQueue) take() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.bytes -= len(b.buf)
-	if len(b.buf) > 0 {
+	q.bytes -= len(q.out.buf)
+	if len(q.out.buf) > 0 {
 		q.wake()
 	}
-	b.buf, b.ends = b.buf[:0], b.ends[:0]
+	q.addAcks()
+	q.out.reset()
 	if len(q.batch.ends) == 0 {
 		q.writing = false
 		return false
 	}
-	q.batch, *b = *b, q.batch
+	q.batch, q.out = q.out, q.batch
 	return true
 }
 
@@ -180,7 +249,7 @@ func (q *sendQueue) fail(err error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.broken, q.batch = err, sendBatch{}
+	q.broken, q.batch, q.acks = err, sendBatch{}, nil
 	q.wake()
 }
 

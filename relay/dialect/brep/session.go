@@ -25,7 +25,10 @@ type session struct {
 	life     life
 }
 
-var _ relay.Settler = (*session)(nil)
+var (
+	_ relay.Settler   = (*session)(nil)
+	_ relay.Answering = (*session)(nil)
+)
 
 // Receive takes one frame. What breaks the rules of the dialect ends the
 // connection; what was only in vain is answered or counted.
@@ -74,10 +77,31 @@ func (s *session) receiveExtended(f *frame.Brep, msg []byte) error {
 		}
 		s.reply(frame.TypePong, 0, f.Payload)
 	case frame.TypePong:
+	case frame.TypeAck:
+		return s.acknowledge(f.Payload)
 	default:
 		s.port.Ignored("unknown type")
 	}
 	return nil
+}
+
+// acknowledge takes the acknowledgements of messages that the peer was sent.
+func (s *session) acknowledge(payload []byte) error {
+	for rest := payload; ; {
+		a, more, err := frame.DecodeAck(rest)
+		if err != nil {
+			return &relay.Refusal{Code: relay.CodeMalformed, Err: err}
+		}
+		s.port.Acknowledge(relay.Address{Realm: relay.RealmBrep, Name: borrow(a.Sender[:])}, a.ID)
+		if rest = more; len(rest) == 0 {
+			return nil
+		}
+	}
+}
+
+// Answers says whether msg is an ACK.
+func (s *session) Answers(msg []byte) bool {
+	return s.form == formExtended && len(msg) >= frame.BrepHeaderSize && typeOf(msg) == frame.TypeAck
 }
 
 // authenticate takes a frame before the peer is known.
@@ -98,6 +122,7 @@ func (s *session) authenticate(ctx context.Context, f frame.Brep) error {
 		Greeting: confirmation.Append(nil),
 		Kind:     transport.Binary,
 		Weak:     peer.Version == 1,
+		Acks:     peer.Version == 2,
 		InUse:    s.dialect.InUse,
 	})
 	if err == nil && peer.Version == 2 {

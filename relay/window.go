@@ -1,0 +1,176 @@
+package relay
+
+// A window holds what a session that acknowledges was sent and has not
+// acknowledged yet: it stays the relay's own, and goes back to the inbox when the
+// session ends (spec native, "Delivery"). Messages without an id, and those that
+// are never stored, are not waited for. All of it is under the outbox's lock.
+type window struct {
+	on       bool // the session acknowledges
+	messages int  // at most
+	size     int  // bytes, at most
+
+	batches []*batch // written whole, oldest first; each has slots that wait
+	waiting int      // slots of class awaiting, in batches and in outbox.out
+	bytes   int      // of theirs
+	shut    bool     // messages are queued that it has no room for
+	credit  int      // messages added, less the acknowledgements that came free
+}
+
+func (w *window) set(on bool, l *Limits) {
+	w.on, w.messages, w.size = on, l.WindowMessages, l.WindowBytes
+}
+
+// wants says whether a slot that has been written has to be acknowledged.
+func (w *window) wants(s *slot) bool {
+	return w.on && s.class == message && s.id != ID{} && !s.ephemeral
+}
+
+// takes says whether there is room for all of a queue.
+func (w *window) takes(q *batch) bool {
+	return !w.on || w.waiting+len(q.slots) <= w.messages && w.bytes+len(q.buf) <= w.size
+}
+
+// add makes a slot wait.
+func (w *window) add(b *batch, s *slot) {
+	s.class = awaiting
+	b.awaiting++
+	w.waiting++
+	w.bytes += int(s.n)
+	w.credit = min(w.credit+1, 2*w.messages)
+}
+
+// keep takes a batch that has been written whole.
+func (w *window) keep(b *batch) {
+	if b.awaiting == 0 {
+		b.free()
+		return
+	}
+	w.batches = append(w.batches, b)
+}
+
+func (w *window) clear() {
+	clear(w.batches)
+	w.batches, w.waiting, w.bytes, w.shut = w.batches[:0], 0, 0, false
+}
+
+// part takes from the queue what the window has room for: control and
+// publications, and messages until one has to wait. It returns nil when that is
+// nothing.
+func (o *outbox) part() *batch {
+	w := &o.window
+	b := batchPool.Get().(*batch)
+	from, messages, bytes := 0, w.waiting, w.bytes
+	for i := range o.queue.slots {
+		s := &o.queue.slots[i]
+		n := int(s.n)
+		if s.class == message {
+			if messages > 0 && (messages >= w.messages || bytes+n > w.size) {
+				w.shut = true
+			}
+			if w.shut {
+				from += n
+				continue
+			}
+			messages++
+			bytes += n
+		}
+		b.slots = append(b.slots, *s)
+		if s.shared == nil {
+			b.buf = append(b.buf, o.queue.buf[from:from+n]...)
+			from += n
+			o.dead += n
+		} else {
+			s.shared, s.n = nil, 0 // the copy has it now
+		}
+		s.class = over
+		o.gone++
+	}
+	if len(b.slots) == 0 {
+		b.free()
+		return nil
+	}
+	o.compact()
+	return b
+}
+
+// acknowledge ends the message that came from an address with an id. It returns
+// how many messages have left the relay by that, and whether the caller has to
+// flush.
+func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := &o.window
+	b, s := o.awaited(from, id)
+	switch {
+	case s == nil:
+		return 0, false
+	case s.class == message: // it was faster than whoever wrote
+		s.acked = true
+		return 0, false
+	}
+	b.awaiting--
+	w.waiting--
+	w.bytes -= int(s.n)
+	delivered = o.finish(s)
+	for len(w.batches) > 0 && w.batches[0].awaiting == 0 {
+		w.batches[0].free()
+		copy(w.batches, w.batches[1:])
+		w.batches[len(w.batches)-1] = nil
+		w.batches = w.batches[:len(w.batches)-1]
+	}
+	// With a quarter of it free, so that not every message is written alone.
+	if w.shut && w.waiting <= w.messages*3/4 && w.bytes <= w.size*3/4 {
+		w.shut = false
+		if o.state == idle && !o.stopped {
+			o.state = scheduled
+			flush = true
+		}
+	}
+	o.poke()
+	return delivered, flush
+}
+
+// answered says whether an answer of the peer's is to one more message than it
+// has answered.
+func (o *outbox) answered() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.window.credit == 0 {
+		return false
+	}
+	o.window.credit--
+	return true
+}
+
+// awaited finds a slot that waits. Acknowledgements come in order as a rule, so
+// it is at the front.
+func (o *outbox) awaited(from Address, id ID) (*batch, *slot) {
+	for _, b := range o.window.batches {
+		if s := b.find(from, id, len(b.slots)); s != nil {
+			return b, s
+		}
+	}
+	if o.out != nil {
+		if s := o.out.find(from, id, o.done); s != nil {
+			return o.out, s
+		}
+		for i := o.done; i < len(o.out.slots); i++ {
+			if s := &o.out.slots[i]; s.id == id && s.from == from && o.window.wants(s) {
+				return o.out, s
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (b *batch) find(from Address, id ID, end int) *slot {
+	for b.head < end && b.slots[b.head].class == over {
+		b.head++
+	}
+	for i := b.head; i < end; i++ {
+		if s := &b.slots[i]; s.class == awaiting && s.id == id && s.from == from {
+			return s
+		}
+	}
+	return nil
+}

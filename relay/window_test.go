@@ -1,0 +1,192 @@
+package relay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sotto-relay/sotto/transport"
+	"github.com/stretchr/testify/assert"
+)
+
+// What a session has not acknowledged stays the relay's own.
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory(), Limits: Limits{WindowMessages: 4}}, words{acks: true})
+		alice, bob := b.as("alice"), b.as("bob")
+		synctest.Wait()
+		for i := range 10 {
+			alice.say("send bob %d", i)
+		}
+		synctest.Wait()
+		bob.expect("alice 0", "alice 1", "alice 2", "alice 3")
+		bob.silent()
+		bob.say("control")
+		bob.expect("what?") // passes a full window
+		st := b.balance()
+		assert.Equal(t, int64(10), st.Held)
+		assert.Zero(t, st.Delivered)
+
+		bob.say("ack alice 0") // a quarter is free
+		bob.expect("alice 4")
+		bob.say("ack alice 2") // not in order
+		bob.say("ack alice 2")
+		bob.say("ack carol 3") // not hers
+		bob.expect("alice 5")
+		bob.silent()
+		assert.Equal(t, uint64(2), b.balance().Delivered)
+		_ = bob.Close(1000, "")
+		synctest.Wait()
+		alice.say("send bob later")
+		alice.expect("stored")
+
+		bob = b.as("bob")
+		bob.expect("alice 1", "alice 3", "alice 4", "alice 5")
+		for _, id := range []string{"1", "3", "4", "5"} {
+			bob.say("ack alice %s", id)
+		}
+		bob.expect("alice 6", "alice 7", "alice 8", "alice 9")
+		for _, id := range []string{"6", "7", "8", "9"} {
+			bob.say("ack alice %s", id)
+		}
+		bob.expect("alice later")
+		bob.say("ack alice later")
+		synctest.Wait()
+		st = b.balance()
+		assert.Zero(t, st.Held)
+		assert.Equal(t, uint64(11), st.Delivered)
+	})
+}
+
+// Bytes bound the window too, and a message larger than it passes alone.
+func TestWindowBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Limits: Limits{WindowBytes: 100}}, words{acks: true})
+		alice, bob := b.as("alice"), b.as("bob")
+		for i := range 3 {
+			alice.say("send bob %d%0200d", i, 0)
+		}
+		for i := range 3 {
+			assert.True(t, strings.HasPrefix(bob.hear(), fmt.Sprint("alice ", i)))
+			bob.silent()
+			bob.say("ack alice %d%0200d", i, 0)
+		}
+		synctest.Wait()
+		assert.Zero(t, b.balance().Held)
+	})
+}
+
+// Acknowledgements do not count against the rate, as many as there are messages.
+func TestAcknowledgementsAreFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Limits: Limits{Dialects: map[string]DialectLimits{}}},
+			words{acks: true, limits: DialectLimits{MessageRate: 1e-3, MessageBurst: 52}})
+		alice, bob := b.as("alice"), b.as("bob")
+		for i := range 50 {
+			alice.say("send bob %d", i)
+			bob.expect("alice " + itoa(i))
+			bob.say("ack alice %d", i)
+		}
+		bob.say("control")
+		bob.expect("what?")
+		for range 60 {
+			_, _ = bob.Write(transport.Text, [][]byte{[]byte("ack alice 1")})
+		}
+		said, code := bob.rest()
+		assert.Equal(t, []string{"bye rate-limited"}, said)
+		assert.Equal(t, uint16(transport.ClosePolicy), code)
+	})
+}
+
+// Sessions that acknowledge are cut at any moment, with what is on the way to
+// them lost. Everything arrives, and without its repeats in order.
+func TestNothingLostUnacknowledged(t *testing.T) {
+	for round := range 30 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) { testUnacknowledged(t, random(t)) })
+	}
+}
+
+func testUnacknowledged(t *testing.T, r *rand.Rand) {
+	synctest.Test(t, func(t *testing.T) {
+		const senders, each = 3, 200
+		store := &lateStore{Store: memory(), late: func() { time.Sleep(rand.N(5 * time.Millisecond)) }}
+		b := newBench(t, &Server{Inbox: store, Limits: Limits{
+			OutboxMessages: 1 + r.IntN(10), FlushBytes: 1 + r.IntN(100), WindowMessages: 1 + r.IntN(20),
+			TakeoverBurst: 1000,
+		}}, words{acks: true, settled: func(Receipt) {}})
+
+		var mu sync.Mutex
+		next := make(map[string]int) // by sender
+		var wg sync.WaitGroup
+		read := func(p peer, rest time.Duration) {
+			defer wg.Done()
+			for {
+				_, msg, err := p.Read()
+				if err != nil {
+					return
+				}
+				var from string
+				var n int
+				if _, err := fmt.Sscanf(string(msg), "%s %d", &from, &n); err == nil && from[0] == 's' {
+					mu.Lock()
+					assert.LessOrEqual(t, n, next[from], "from %s", from)
+					next[from] = max(next[from], n+1)
+					mu.Unlock()
+					_, _ = p.Write(transport.Text, [][]byte{fmt.Appendf(nil, "ack %s %d", from, n)})
+				}
+				time.Sleep(rest)
+			}
+		}
+		for i := range senders {
+			p, r := b.as(fmt.Sprint("s", i)), rand.New(rand.NewPCG(r.Uint64(), 1))
+			wg.Add(2)
+			go read(p, 0)
+			go func() {
+				defer wg.Done()
+				for n := range each {
+					p.say("send bob %d", n)
+					if r.IntN(3) == 0 {
+						time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+					}
+				}
+				time.Sleep(time.Hour)
+				_ = p.Close(1000, "")
+			}()
+		}
+		login := func(room int, rest time.Duration) peer {
+			p := b.dial(room)
+			p.say("claim bob")
+			wg.Add(1)
+			go read(p, rest)
+			return p
+		}
+		for range 20 {
+			p := login(1+r.IntN(5), time.Duration(r.IntN(3))*time.Millisecond)
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+			switch r.IntN(3) {
+			case 0:
+				_ = p.Close(1000, "") // what is in the pipe is lost
+				time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+			case 1:
+				_, _ = p.Write(transport.Text, [][]byte{[]byte("quit")})
+			}
+		}
+		login(100, 0)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		st := b.balance()
+		assert.Zero(t, st.Held, "%+v", st)
+		mu.Lock()
+		for i := range senders {
+			assert.Equal(t, each, next[fmt.Sprint("s", i)])
+		}
+		mu.Unlock()
+		_ = b.Close()
+		wg.Wait()
+		assert.Zero(t, leftSeats(b.Server))
+	})
+}
