@@ -83,8 +83,8 @@ func sinks(tb testing.TB, s *Server, n int, to string) (sender *Port, first *sin
 	tb.Cleanup(func() { _ = s.Close() })
 	connect := func(d plain) (*Port, *sink) {
 		c := &sink{closed: make(chan struct{})}
-		p := s.open(c, s.speaker(d))
-		require.NotNil(tb, p)
+		p, err := s.open(c, s.speaker(d))
+		require.NoError(tb, err)
 		require.NoError(tb, p.begin())
 		go func() { p.finish(p.readMessages()) }()
 		return p, c

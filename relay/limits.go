@@ -83,11 +83,11 @@ type DialectLimits struct {
 func MaxLimits() Limits { return Limits{Unmetered: true} }
 
 // unlimited is what Unmetered makes of a limit that has a default.
-const unlimited = -1
+const unlimited = -1 << 30
 
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
+// def gives v its default if it has none, or one that makes no sense.
+func def[T int | int64 | float64 | time.Duration](v *T, d T) {
+	if *v <= 0 && *v != unlimited {
 		*v = d
 	}
 }
@@ -127,7 +127,7 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	def(&r.InboxBytes, base.InboxBytes)
 	def(&r.InboxPerSender, base.InboxPerSender)
 	def(&r.InboxTTL, base.InboxTTL)
-	def(&r.DropOldest, base.DropOldest)
+	r.DropOldest = r.DropOldest || base.DropOldest
 	def(&r.MessageBytes, 64<<10)
 	def(&r.UnreadyBytes, 4<<10)
 	def(&r.ReadyTimeout, 10*time.Second)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sotto-relay/sotto/transport"
+	"github.com/sotto-relay/sotto/transport/pipe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -306,5 +307,64 @@ func TestStaleLogin(t *testing.T) {
 		assert.Equal(t, []string{"bye replaced"}, said)
 		fresh.say("send alice x")
 		fresh.expect("alice x")
+	})
+}
+
+// What an embedder gives by mistake ends no process.
+func TestNilRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var none *Refusal
+		b := newBench(t, &Server{Policy: Policy{Send: func(context.Context, SendInfo) error { return none }}}, words{})
+		alice := b.as("alice")
+		alice.say("send alice x")
+		alice.expect("no internal")
+		assert.Equal(t, 1, b.Kick(Match{Conn: 1}, nil))
+		said, code := alice.rest()
+		assert.Equal(t, []string{"bye denied"}, said)
+		assert.Equal(t, uint16(transport.ClosePolicy), code)
+	})
+}
+
+// A session sends from its beginning and from timers too, and has one address.
+func TestSendAtAnyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		b := newBench(t, &Server{Inbox: memory()}, eager{})
+		time.Sleep(time.Hour)
+		p := b.dial(0)
+		p.expect("stored", "internal: relay: the session has an address already", "stored")
+		time.Sleep(30 * time.Minute)
+		b.d = words{}
+		b.as("bob").expect("early", "late")
+	})
+}
+
+// eager is a dialect whose sessions send by themselves, to be kept for an hour.
+type eager struct{ words }
+
+func (eager) NewSession(p *Port) (Session, error) {
+	s := &wordsSession{p: p}
+	send := func(text string) {
+		o := p.Send(&Message{To: Address{Realm: 1, Name: "bob"}, Data: []byte(text), TTL: time.Hour})
+		s.reply(map[Status]string{Stored: "stored"}[o.Status])
+	}
+	send("early")
+	p.After(time.Second, func() { send("late") })
+	_ = p.Claim(Claim{Address: Address{Realm: 1, Name: "one"}})
+	s.reply(p.Claim(Claim{Address: Address{Realm: 1, Name: "two"}}).Error())
+	return s, nil
+}
+
+func TestTurnedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Limits: Limits{Unready: 1}}, words{})
+		b.dial(0)
+		_, server := pipe.New()
+		var r *Refusal
+		require.ErrorAs(t, b.ServeConn(t.Context(), server, words{}), &r)
+		assert.Equal(t, CodeOverloaded, r.Code)
+		require.NoError(t, b.Close())
+		_, server = pipe.New()
+		require.ErrorIs(t, b.ServeConn(t.Context(), server, words{}), ErrServerClosed)
 	})
 }

@@ -25,9 +25,9 @@ type speaker struct {
 
 // A Port is a session's way into the relay: one connection.
 //
-// Claim, Send, Join, Leave, Publish, Ready and SetForm are for the session's own
-// calls (Receive, Close, functions given to After, NewSession). The other
-// methods may be called by anybody.
+// Send, Join, Leave and Publish are for the session's own calls (Receive, Close,
+// functions given to After, NewSession); Claim, Ready and SetForm for Receive and
+// NewSession. The other methods may be called by anybody.
 type Port struct {
 	s       *Server
 	conn    transport.Conn
@@ -50,6 +50,7 @@ type Port struct {
 	expiry  func() // cancels the timer of the grant
 	form    uint8  // set before the port can be found by others
 	ready   bool
+	stamp   time.Time   // when the message came that is being received; zero: none is
 	late    *time.Timer // ends the connection if it is not ready in time
 	closed  bool
 	timers  map[*time.Timer]struct{}
@@ -111,6 +112,9 @@ const (
 // had not written comes to this one. The inbox is flushed from here on. A port
 // claims one address, once.
 func (p *Port) Claim(c Claim) error {
+	if p.seat != nil {
+		return &Refusal{Code: CodeInternal, Err: errors.New("relay: the session has an address already")}
+	}
 	if p.s.Load() == Overloaded {
 		return &Refusal{Code: CodeOverloaded, Reason: "relay overloaded, retry later"}
 	}
@@ -120,6 +124,9 @@ func (p *Port) Claim(c Claim) error {
 	}
 	if err := p.askClaim(c.Address); err != nil {
 		return err
+	}
+	if p.openBatch() { // so that nothing is written under the seat's locks
+		defer p.closeBatch()
 	}
 	p.out.window.set(c.Acks, &p.s.limits) // nobody can push yet
 	st := p.s.router.acquire(c.Address)
@@ -173,7 +180,10 @@ func (p *Port) SetForm(form uint8) { p.form = form }
 // that keeps one Message for all its calls saves an allocation each.)
 func (p *Port) Send(m *Message) Outcome {
 	m.From = p.Address()
-	m.received = p.now.Sub(p.s.start).Nanoseconds()
+	m.received = 0
+	if !p.stamp.IsZero() {
+		m.received = p.stamp.Sub(p.s.start).Nanoseconds()
+	}
 	if hook := p.s.Policy.Send; hook != nil {
 		if r := p.askSend(hook, m); r != nil {
 			return p.s.refuse(r.Code)
@@ -332,7 +342,9 @@ func (p *Port) received(k transport.Kind, msg []byte) error {
 	if p.closed {
 		return errPeerGone
 	}
+	p.stamp = p.now
 	err := p.session.Receive(p.ctx, k, msg)
+	p.stamp = time.Time{}
 	if _, ok := p.conn.(transport.Batcher); !ok {
 		p.endBatch()
 	}

@@ -121,6 +121,9 @@ func (r *Refusal) closeCode() uint16 {
 func AsRefusal(err error) *Refusal {
 	var r *Refusal
 	if errors.As(err, &r) {
+		if r == nil { // a nil pointer in an error is no nil error
+			return &Refusal{Code: CodeInternal}
+		}
 		return r
 	}
 	if err == nil || errors.Is(err, errPeerGone) {

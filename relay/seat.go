@@ -47,18 +47,22 @@ const (
 // offer queues m for the live session, if it may.
 func (st *seat) offer(m *Message, by *Port) offer {
 	st.mu.Lock()
-	defer st.mu.Unlock()
 	p := st.port
 	if p == nil || st.backlog {
+		st.mu.Unlock()
 		return absent
 	}
-	switch p.out.pushMessage(message, m, p.speaker.dialect, p.form, &p.s.limits) {
+	v := p.out.pushMessage(message, m, p.speaker.dialect, p.form, &p.s.limits)
+	if v == first || v == pushed {
+		p.s.count.accepted.Add(1)
+		p.s.count.queued.Add(1)
+	}
+	st.mu.Unlock()
+	switch v {
 	case first:
 		by.flushLater(p)
 		fallthrough
 	case pushed:
-		p.s.count.accepted.Add(1)
-		p.s.count.queued.Add(1)
 		return offered
 	case full:
 		return overflow
@@ -227,6 +231,15 @@ func (st *seat) contest(p *Port, c *Claim, l *Limits) *Refusal {
 // copyToOthers queues copies of m for the sessions that share the address. One
 // that has no room goes without.
 func (st *seat) copyToOthers(m *Message, by *Port) {
+	st.mu.Lock()
+	alone := len(st.others) == 0
+	st.mu.Unlock()
+	if alone {
+		return
+	}
+	if by.openBatch() { // so that nothing is written under the lock
+		defer by.closeBatch()
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, p := range st.others {

@@ -206,17 +206,19 @@ type handler struct {
 }
 
 func (h *handler) HandleConn(c transport.Conn) {
-	if p := h.s.open(c, h.speaker); p != nil {
+	if p, err := h.s.open(c, h.speaker); err == nil {
 		go p.read()
 	}
 }
 
 // ServeConn speaks d with one connection and returns when that has ended, with
-// the reason: nil when the peer went. The end of ctx ends the connection.
+// the reason: nil when the peer went, ErrServerClosed when the server had closed
+// before, a *Refusal when it turned the connection away. The end of ctx ends the
+// connection.
 func (s *Server) ServeConn(ctx context.Context, c transport.Conn, d Dialect) error {
-	p := s.open(c, s.speaker(d))
-	if p == nil {
-		return ErrServerClosed
+	p, err := s.open(c, s.speaker(d))
+	if err != nil {
+		return err
 	}
 	defer context.AfterFunc(ctx, func() { p.end(&Refusal{Code: CodeGoingAway, Err: ctx.Err()}) })()
 	go p.read()
@@ -234,20 +236,18 @@ func (s *Server) Dial(d Dialect) transport.Conn {
 	return client
 }
 
-// open sets up a port for a connection; nil when it is turned away.
-func (s *Server) open(c transport.Conn, sp *speaker) *Port {
+// open sets up a port for a connection, unless it is turned away.
+func (s *Server) open(c transport.Conn, sp *speaker) (*Port, error) {
 	p := &Port{
 		s: s, conn: c, speaker: sp, id: s.lastID.Add(1), opened: time.Now(),
 		source: Source(c.RemoteAddr()), token: presented(c), ended: make(chan struct{}),
 	}
 	if r := s.turn(sp, p.source, sp.gate.enter); r != nil {
-		s.turned(p, r)
-		return nil
+		return nil, s.turned(p, r)
 	}
 	if s.add() != nil {
 		sp.gate.leave(p.source)
-		s.turned(p, &Refusal{Code: CodeGoingAway})
-		return nil
+		return nil, s.turned(p, &Refusal{Code: CodeGoingAway})
 	}
 	p.out.change.L = &p.out.mu
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
@@ -280,11 +280,11 @@ func (s *Server) open(c transport.Conn, sp *speaker) *Port {
 	if closing {
 		p.fail(&Refusal{Code: CodeGoingAway})
 	}
-	return p
+	return p, nil
 }
 
-// turned turns a connection away.
-func (s *Server) turned(p *Port, r *Refusal) {
+// turned turns a connection away, and returns the error for that.
+func (s *Server) turned(p *Port, r *Refusal) error {
 	s.count.turned.add(r.Code)
 	_ = p.conn.Close(r.closeCode(), r.Sentence())
 	s.watch(func(t *Trace) {
@@ -292,6 +292,10 @@ func (s *Server) turned(p *Port, r *Refusal) {
 			t.Turned(p.Info(), r)
 		}
 	})
+	if r.Code == CodeGoingAway {
+		return ErrServerClosed
+	}
+	return r
 }
 
 func (s *Server) unreadyDone() {

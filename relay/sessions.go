@@ -66,8 +66,11 @@ func (m Match) fits(p *Port) bool {
 const kickGrace = 50 * time.Millisecond
 
 // Kick ends sessions now: revocation. It returns how many, when their addresses
-// are free and their connections closed.
+// are free and their connections closed. A nil reason is CodeDenied.
 func (s *Server) Kick(who Match, why *Refusal) int {
+	if why == nil {
+		why = &Refusal{Code: CodeDenied}
+	}
 	var kicked []*Port
 	ctx, cancel := context.WithTimeout(context.Background(), kickGrace)
 	defer cancel()

@@ -3,8 +3,10 @@ package relay
 import "runtime/debug"
 
 // A Trace watches a Server. Functions may be nil, may be called concurrently,
-// and must return soon: they run where things happen. They cannot change
-// anything, and one that panics is logged.
+// and must return soon: they run where things happen. So they must not call what
+// waits for sessions to end (Kick, Block, Drain, Shutdown, Close), except in a
+// goroutine of their own. They cannot change anything, and one that panics is
+// logged.
 type Trace struct {
 	Opened  func(ConnInfo)           // a connection was admitted
 	Claimed func(ConnInfo, Address)  // a session has an address
