@@ -321,8 +321,11 @@ func (p *Port) readOne() error {
 //
 //go:noinline
 func (p *Port) readFailed(err error) error {
-	if errors.Is(err, transport.ErrTooLarge) {
+	switch {
+	case errors.Is(err, transport.ErrTooLarge):
 		return p.excess(&Refusal{Code: CodeTooLarge})
+	case errors.Is(err, transport.ErrMalformed):
+		return &Refusal{Code: CodeMalformed, Err: err}
 	}
 	return peerGone(err)
 }

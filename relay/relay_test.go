@@ -513,3 +513,23 @@ type mute struct{ transport.Conn }
 
 func (mute) Write(transport.Kind, [][]byte) (int, error)    { return 0, errors.New("broken") }
 func (mute) TryWrite(transport.Kind, [][]byte) (int, error) { return 0, errors.New("broken") }
+
+// What is none of the medium's counts as malformed.
+func TestMalformedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{}, words{})
+		client, server := pipe.New()
+		b.Speak(b.d).HandleConn(garbled{server})
+		said, code := peer{t, client}.rest()
+		assert.Equal(t, []string{"bye malformed"}, said)
+		assert.Equal(t, uint16(transport.CloseProtocol), code)
+		synctest.Wait()
+		assert.Equal(t, uint64(1), b.Stats().Ended["malformed"])
+	})
+}
+
+type garbled struct{ transport.Conn }
+
+func (garbled) Read() (transport.Kind, []byte, error) {
+	return 0, nil, errors.Join(errors.New("GET / HTTP/1.1"), transport.ErrMalformed)
+}

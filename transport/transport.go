@@ -157,6 +157,10 @@ const MaxHead = 16
 // skipped.
 var ErrTooLarge = errors.New("transport: message too large")
 
+// ErrMalformed is what Read fails with, wrapped, when what the peer sent is none
+// of the medium's, or of the Framing's.
+var ErrMalformed = errors.New("transport: malformed")
+
 // A CloseError is what Read returns after the peer has closed with a code, or
 // after the Conn itself was closed with one.
 type CloseError struct {

@@ -105,7 +105,7 @@ func (d *reader) next() ([]byte, error) {
 			skip, n, err := d.framing.Next(d.B[d.R:d.W], d.limit)
 			switch {
 			case err != nil && n <= 0:
-				return nil, fmt.Errorf("tcp: %w", err)
+				return nil, fmt.Errorf("tcp: %w: %w", transport.ErrMalformed, err)
 			case err != nil && n > 4*d.limit:
 				return nil, &transport.CloseError{Code: transport.CloseTooLarge, Reason: "message too large"}
 			case err != nil:
