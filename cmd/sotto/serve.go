@@ -17,12 +17,11 @@ import (
 func (p *program) serveCommand() *cli.Command {
 	config := p.stringFlag("config", "", "`FILE` with a line NAME = VALUE for each flag to set; flags and environment win")
 	config.Destination = &p.settings.path
-	cleartext := p.boolFlag("allow-cleartext", "take messages that a relay could read; =false takes sealed and encrypted ones only")
+	cleartext := p.boolFlag("allow-cleartext", "take messages that a relay could read, which is the default; =false refuses them")
 	cleartext.Value = true
 	p.settings.flags = []cli.Flag{
 		config, // the first, so that it is known when the others look for their values
-		p.stringsFlag("listen", []string{defaultRelay}, "`URL` to listen on: ws://HOST:PORT, tcp://HOST:PORT, or wss:// or tls:// with\n"+
-			"?cert=FILE&key=FILE or ?acme=DOMAIN; port 0 for any; may be repeated"),
+		p.stringsFlag("listen", []string{defaultRelay}, "`URL` to listen on, see above; may be repeated"),
 		p.stringFlag("identity", "", "`FILE` of the relay's identity, made when missing; without it there is a fresh one"),
 		p.stringFlag("ready", "", "`FILE` to write the relay's key and URLs to, as JSON, when it accepts connections"),
 		p.boolFlag("require-v2", "refuse clients that only speak the old handshake"),
@@ -42,6 +41,8 @@ func (p *program) serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "relay messages",
 		Description: "Relays messages between keys, and keeps them in memory for those who are away.\n" +
+			"It listens on ws://HOST:PORT and tcp://HOST:PORT, and with TLS on wss:// and tls://,\n" +
+			"with ?cert=FILE&key=FILE or ?acme=DOMAIN. ?page=FILE is shown to browsers.\n" +
 			"SIGTERM and SIGINT drain: nobody new is let in, those who are here are told and get\n" +
 			"what is queued for them. A second signal ends the program at once. SIGHUP reloads\n" +
 			"certificates and pages.",

@@ -19,7 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay"
+	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
@@ -74,6 +76,25 @@ func request(t *testing.T, method, url string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
+// TestVersions tries newer HTTP and older TLS than there is.
+func TestVersions(t *testing.T) {
+	cert := newCert(t, t.TempDir(), "relay", time.Hour)
+	r := serve(t, "--listen", "wss://127.0.0.1:0"+cert.params())
+	web := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "https"+strings.TrimPrefix(r.url, "wss"), nil)
+	require.NoError(t, err)
+	resp, err := web.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, "HTTP/1.1", resp.Proto, "HTTP/2 has another upgrade, which is not spoken")
+
+	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11} //nolint:gosec // refused
+	_, err = tls.Dial("tcp", strings.TrimPrefix(r.url, "wss://"), old)
+	assert.Error(t, err)
+}
+
 func TestWebServer(t *testing.T) {
 	load := relay.Normal
 	h := &health{load: func() relay.Tier { return load }}
@@ -81,6 +102,7 @@ func TestWebServer(t *testing.T) {
 	for _, bound := range []time.Duration{w.ReadHeaderTimeout, w.ReadTimeout, w.WriteTimeout, w.IdleTimeout} {
 		assert.NotZero(t, bound, "a peer that is slow is not cut")
 	}
+	assert.Equal(t, 16<<10, w.MaxHeaderBytes)
 	get := func(path string) (int, string) {
 		answer := httptest.NewRecorder()
 		w.Handler.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
@@ -198,13 +220,17 @@ func TestServeFails(t *testing.T) {
 // kept is counted.
 func TestDrain(t *testing.T) {
 	home(t)
-	r := serve(t)
+	r := serve(t, "--metrics", "127.0.0.1:0")
 	_, away := person(t)
 	require.Zero(t, sotto(t, "send", "--relay", r.url, "-m", "lost", away).code)
 	here, address := person(t)
 	recv := start(t, "recv", "--relay", r.url, "--follow", "--identity", here)
 	require.Eventually(t, func() bool {
 		return strings.Contains(sotto(t, "send", "--relay", r.url, "-m", "x", address).out, "handed")
+	}, wait, tick)
+	require.Eventually(t, func() bool { // what was handed over is acknowledged
+		_, body := request(t, "GET", r.ready.Metrics)
+		return strings.Contains(body, "\nsotto_messages_held 1\n")
 	}, wait, tick)
 
 	conn, err := ws.Dialer(r.url, nil)(t.Context()) // one that never logs in
@@ -222,6 +248,47 @@ func TestDrain(t *testing.T) {
 	assert.Regexp(t, "messages that waited are lost.*count=1\n", r.errOut.String())
 	assert.NotContains(t, r.errOut.String(), "not everything could be written")
 	assert.Regexp(t, "ended\n$", r.errOut.String())
+}
+
+// TestDrainIsSeen has somebody not read, so that the drain takes all of its time:
+// meanwhile the relay lets nobody in, and says so to operators.
+func TestDrainIsSeen(t *testing.T) {
+	r := serve(t, "--drain", "1s", "--metrics", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
+	target, err := parseRemote("URL", r.url, "")
+	require.NoError(t, err)
+	dial, err := target.dialer()
+	require.NoError(t, err)
+	conn, err := dial(t.Context())
+	require.NoError(t, err)
+	id, err := crypto.GenerateIdentity()
+	require.NoError(t, err)
+	frozen, err := brep.Connect(t.Context(), conn, &brep.ClientOptions{Identity: id})
+	require.NoError(t, err)
+	defer frozen.Close()
+	ann, err := crypto.GenerateIdentity()
+	require.NoError(t, err)
+	sender, err := login(t.Context(), dial, ann, nil)
+	require.NoError(t, err)
+	defer sender.close()
+	for { // until the sockets are full
+		sent, err := sender.send(t.Context(), id.Public(), strings.Repeat("x", 1<<20))
+		require.NoError(t, err)
+		receipt, err := sender.receipt(t.Context(), sent)
+		require.NoError(t, err)
+		if receipt.Status == frame.ReceiptStored {
+			break
+		}
+	}
+	r.cancel()
+	probe := strings.TrimSuffix(r.ready.Metrics, "/metrics") + "/readyz"
+	require.Eventually(t, func() bool {
+		status, body := request(t, "GET", probe)
+		return status == http.StatusServiceUnavailable && body == "draining\n"
+	}, wait, tick)
+	_, err = dial(t.Context())
+	assert.Error(t, err)
+	assert.Zero(t, r.end())
+	assert.Contains(t, r.errOut.String(), "not everything could be written in time")
 }
 
 func TestLog(t *testing.T) {
