@@ -1,5 +1,7 @@
 package relay
 
+import "slices"
+
 // A window holds what a session that acknowledges was sent and has not
 // acknowledged yet: it stays the relay's own, and goes back to the inbox when the
 // session ends (spec native, "Delivery"). Messages without an id, and those that
@@ -112,11 +114,9 @@ func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
 	w.waiting--
 	w.bytes -= int(s.n)
 	delivered = o.finish(s)
-	for len(w.batches) > 0 && w.batches[0].awaiting == 0 {
-		w.batches[0].free()
-		copy(w.batches, w.batches[1:])
-		w.batches[len(w.batches)-1] = nil
-		w.batches = w.batches[:len(w.batches)-1]
+	if i := slices.Index(w.batches, b); i >= 0 && b.awaiting == 0 {
+		w.batches = slices.Delete(w.batches, i, i+1)
+		b.free()
 	}
 	// With a quarter of it free, so that not every message is written alone.
 	if w.shut && w.waiting <= w.messages*3/4 && w.bytes <= w.size*3/4 {

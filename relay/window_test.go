@@ -62,6 +62,28 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// One message that is not acknowledged holds none of the others' memory.
+func TestWindowHoldsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{}, words{acks: true})
+		alice, bob := b.as("alice"), b.as("bob")
+		alice.say("send bob held")
+		bob.expect("alice held")
+		for i := range 1000 {
+			alice.say("send bob %d", i)
+			bob.expect("alice " + itoa(i))
+			bob.say("ack alice %d", i)
+		}
+		synctest.Wait()
+		for _, p := range b.allPorts() {
+			if p.Address().Name == "bob" {
+				assert.Len(t, p.out.window.batches, 1)
+			}
+		}
+		assert.Equal(t, int64(1), b.balance().Held)
+	})
+}
+
 // Bytes bound the window too, and a message larger than it passes alone.
 func TestWindowBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

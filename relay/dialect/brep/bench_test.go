@@ -14,6 +14,7 @@ import (
 // A lane is a sender and a recipient, and one message between them.
 type lane struct {
 	sender    *session
+	receiver  *session
 	from, to  *peer
 	encoded   []byte
 	repliesTo int // frames that the sender gets for each message
@@ -27,6 +28,7 @@ func newLane(t testing.TB, from, to uint8, flags uint8, size int) *lane {
 	l := &lane{from: r.login(identity(t, 1), from)}
 	l.sender = r.session(0)
 	l.to = r.login(identity(t, 2), to)
+	l.receiver = r.session(1)
 	key := l.to.id.Public()
 	l.encoded = withID(l.from.frame(frame.TypeData, key[:], make([]byte, size)), 1, flags).Append(nil)
 	if flags&frame.FlagReceipt != 0 {
@@ -45,8 +47,13 @@ func (l *lane) run(t testing.TB) {
 	if err := l.sender.Receive(t.Context(), 0, l.encoded); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := l.to.raw.Conn.Read(); err != nil {
+	_, msg, err := l.to.raw.Conn.Read()
+	if err != nil {
 		t.Fatal(err)
+	}
+	if f, err := frame.DecodeBrep(msg); err == nil { // as an ACK does, if that is the receiver's form
+		from := relay.Address{Realm: relay.RealmBrep, Name: borrow(f.Sender[:])}
+		l.receiver.port.Acknowledge(from, f.ID)
 	}
 	for range l.repliesTo {
 		if _, _, err := l.from.raw.Conn.Read(); err != nil {
