@@ -402,6 +402,7 @@ func (o *outbox) wrote(n int) (delivered int) {
 		}
 		delivered += o.finish(s)
 	}
+	o.window.reopen() // what was acknowledged at once; the writer goes on
 	o.done += n
 	if o.done == len(o.out.slots) {
 		o.window.keep(o.out)

@@ -50,6 +50,16 @@ func (w *window) keep(b *batch) {
 	w.batches = append(w.batches, b)
 }
 
+// reopen says whether a window that was shut has room again: a quarter of it, so
+// that not every message is written alone.
+func (w *window) reopen() bool {
+	if !w.shut || w.waiting > w.messages*3/4 || w.bytes > w.size*3/4 {
+		return false
+	}
+	w.shut = false
+	return true
+}
+
 func (w *window) clear() {
 	clear(w.batches)
 	w.batches, w.waiting, w.bytes, w.shut = w.batches[:0], 0, 0, false
@@ -65,16 +75,16 @@ func (o *outbox) part() *batch {
 	for i := range o.queue.slots {
 		s := &o.queue.slots[i]
 		n := int(s.n)
-		if s.class == message {
+		if w.wants(s) {
 			if messages > 0 && (messages >= w.messages || bytes+n > w.size) {
 				w.shut = true
 			}
-			if w.shut {
-				from += n
-				continue
-			}
 			messages++
 			bytes += n
+		}
+		if w.shut && s.class == message { // none overtakes another
+			from += n
+			continue
 		}
 		b.slots = append(b.slots, *s)
 		if s.shared == nil {
@@ -118,13 +128,9 @@ func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
 		w.batches = slices.Delete(w.batches, i, i+1)
 		b.free()
 	}
-	// With a quarter of it free, so that not every message is written alone.
-	if w.shut && w.waiting <= w.messages*3/4 && w.bytes <= w.size*3/4 {
-		w.shut = false
-		if o.state == idle && !o.stopped {
-			o.state = scheduled
-			flush = true
-		}
+	if w.reopen() && o.state == idle && !o.stopped {
+		o.state = scheduled
+		flush = true
 	}
 	o.poke()
 	return delivered, flush

@@ -62,6 +62,22 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// What needs no acknowledgement is not held up.
+func TestWindowOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Limits: Limits{WindowMessages: 4}}, words{acks: true})
+		alice, bob := b.as("alice"), b.as("bob")
+		for i := range 20 {
+			alice.say("once bob %d", i)
+		}
+		for i := range 20 {
+			bob.expect("alice " + itoa(i))
+		}
+		synctest.Wait()
+		assert.Zero(t, b.balance().Held)
+	})
+}
+
 // One message that is not acknowledged holds none of the others' memory.
 func TestWindowHoldsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
