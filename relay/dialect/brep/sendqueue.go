@@ -61,12 +61,11 @@ type sendBatch struct {
 	ends []int // of the frames, in buf
 }
 
-// reset empties the batch, which keeps its room unless that is large.
-func (b *sendBatch) reset() {
+// trim lets a large buffer go. The batch is empty.
+func (b *sendBatch) trim() {
 	if cap(b.buf) > keptBuffer {
 		*b = sendBatch{}
 	}
-	b.buf, b.ends = b.buf[:0], b.ends[:0]
 }
 
 func (b *sendBatch) add(f *frame.Brep) {
@@ -231,8 +230,10 @@ func (q *sendQueue) take() bool {
 		q.wake()
 	}
 	q.addAcks()
-	q.out.reset()
+	q.out.buf, q.out.ends = q.out.buf[:0], q.out.ends[:0]
 	if len(q.batch.ends) == 0 {
+		q.batch.trim()
+		q.out.trim()
 		q.writing = false
 		return false
 	}
