@@ -61,6 +61,7 @@ func answer(ctx context.Context, id *crypto.Identity, url string) error {
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	slog.SetLogLoggerLevel(slog.LevelWarn) // a first contact with a relay is no news here
 	if err := run(ctx, os.Stdout); err != nil {
 		log.Fatal(err)
 	}

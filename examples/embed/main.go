@@ -28,6 +28,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	slog.SetLogLoggerLevel(slog.LevelWarn) // a first contact with a relay is no news here
 	if err := run(ctx, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
