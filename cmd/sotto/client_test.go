@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -239,10 +241,75 @@ func TestReceiveFails(t *testing.T) {
 	})
 	t.Run("nowhere to save", func(t *testing.T) {
 		require.Zero(t, sotto(t, "send", "--relay", r.url, to, "main.go").code)
+		require.Zero(t, sotto(t, "send", "--relay", r.url, to, "-m", "after it").code)
 		got := sottoIn(t, "", env, "recv", "--dir", "main.go", idle)
 		assert.Equal(t, exitFailed, got.code)
-		assert.Regexp(t, `"main.go", is lost: .*not a directory`, got.errOut)
+		assert.Regexp(t, `"main.go", cannot be saved, and stays at the relay: .*not a directory`, got.errOut)
+		assert.Contains(t, got.errOut, "1 of the files could not be saved")
+		assert.Contains(t, got.out, ": after it\n", "the others are shown")
+		got = sottoIn(t, "", env, "recv", "--dir", t.TempDir(), idle)
+		assert.Zero(t, got.code, got.errOut)
+		assert.Contains(t, got.out, "main.go")
+		assert.NotContains(t, got.out, "after it")
 	})
+	t.Run("nobody reads on", func(t *testing.T) { // as with recv | head -1
+		for _, text := range []string{"one", "two", "three"} {
+			require.Zero(t, sotto(t, "send", "--relay", r.url, to, "-m", text).code)
+		}
+		out := &shortWriter{lines: 1}
+		code := run(t.Context(), []string{"sotto", "recv", idle}, nil, out, io.Discard, env.lookup)
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, out.String(), ": one\n")
+		got := sottoIn(t, "", env, "recv", idle)
+		assert.Zero(t, got.code, got.errOut)
+		assert.Equal(t, 2, strings.Count(got.out, "\n"))
+		assert.Regexp(t, `: two\n.*: three\n$`, got.out)
+	})
+}
+
+// A shortWriter takes so many writes, and then is closed.
+type shortWriter struct {
+	strings.Builder
+	lines int
+}
+
+func (w *shortWriter) Write(b []byte) (int, error) {
+	if w.lines == 0 {
+		return 0, io.ErrClosedPipe
+	}
+	w.lines--
+	return w.Builder.Write(b)
+}
+
+// TestSendTakesNothing holds that what waits for an identity is there after it has
+// sent, to itself too.
+func TestSendTakesNothing(t *testing.T) {
+	home(t)
+	r := serve(t)
+	friend, _ := person(t)
+	var me struct{ Address string }
+	require.NoError(t, json.Unmarshal([]byte(sotto(t, "id", "--json").out), &me))
+	for i := range 10 {
+		got := sotto(t, "send", "--relay", r.url, "--identity", friend, "-m", fmt.Sprint("waits ", i), me.Address)
+		require.Zero(t, got.code, got.errOut)
+	}
+	for range 3 {
+		got := sotto(t, "send", "--relay", r.url, "-m", "to myself", me.Address)
+		require.Zero(t, got.code, got.errOut)
+	}
+	got := sotto(t, "recv", "--relay", r.url, idle)
+	require.Zero(t, got.code, got.errOut)
+	var texts []string
+	for line := range strings.Lines(got.out) {
+		_, text, _ := strings.Cut(line, ": ")
+		texts = append(texts, strings.TrimSpace(text))
+	}
+	var want []string
+	for i := range 10 {
+		want = append(want, fmt.Sprint("waits ", i))
+	}
+	assert.Equal(t, append(want, "to myself", "to myself", "to myself"), texts)
+	assert.Equal(t, result{}, sotto(t, "recv", "--relay", r.url, idle), "nothing twice")
 }
 
 func TestSaveNew(t *testing.T) {

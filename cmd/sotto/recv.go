@@ -11,7 +11,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay/client"
+	"github.com/sotto-relay/sotto/relay/dialect/brep"
 )
 
 func (p *program) recvCommand() *cli.Command {
@@ -19,11 +21,12 @@ func (p *program) recvCommand() *cli.Command {
 		Name:  "recv",
 		Usage: "show what has come",
 		Description: "Shows the messages that wait for you, and ends when nothing has come for --idle.\n" +
+			"The relay keeps each until it has been shown or saved.\n" +
 			"Each begins with the sender's first digits and fingerprint, and how it was protected\n" +
 			"unless it was sealed. Control characters are escaped, and lines after the first\n" +
 			"indented. Files are saved in --dir under names that are not taken.",
 		Flags: append(p.clientFlags(),
-			p.boolFlag("follow", "go on until interrupted, and connect again when the relay is lost"),
+			p.boolFlag("follow", "go on until interrupted or another login with this identity, and connect again when the relay is lost"),
 			p.stringFlag("dir", "", "`DIR` for files, made when the first comes (default sotto/files where configuration is kept)"),
 			p.durationFlag("idle", 2*time.Second, "`TIME` without a message after which it ends, unless with --follow"),
 			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for the login, unless with --follow"),
@@ -45,6 +48,8 @@ type collection struct {
 	dir           string // or empty
 	idle, timeout time.Duration
 	json          bool
+
+	unsaved int // files that could not be saved
 }
 
 func (p *program) parseRecv(cmd *cli.Command) (*collection, error) {
@@ -89,17 +94,18 @@ func (r *collection) run(interrupt context.Context) error {
 	if err := r.read(ctx, c); err != nil {
 		return err
 	}
-	// The relay counts as delivered what the client has read already.
 	ended := c.Err()
-	_ = c.Close()
-	if err := r.each(context.WithoutCancel(ctx), c, func() {}); err != nil {
-		return err
-	}
 	if ended == nil && interrupt.Err() == nil {
 		ended = ctx.Err() // because the relay was lost
 	}
-	if ended != nil {
+	var relayErr *brep.RelayError
+	switch {
+	case errors.As(ended, &relayErr) && relayErr.Code == frame.CodeReplaced:
+		return errors.New("another program has logged in with this identity, as sotto send and sotto recv do, and is brought what comes from now on; each needs its own")
+	case ended != nil:
 		return r.explain(ctx, ended)
+	case r.unsaved > 0:
+		return fmt.Errorf("%d of the files could not be saved; the relay keeps them for the next sotto recv", r.unsaved)
 	}
 	return nil
 }
@@ -116,19 +122,17 @@ func (r *collection) read(ctx context.Context, c *client.Client) error {
 	return r.each(ctx, c, func() { quiet.Reset(r.idle) })
 }
 
-// each shows letters until there are none, or ctx ends. The error is one of
-// showing.
-func (r *collection) each(ctx context.Context, c *client.Client, shown func()) error {
-	for l, err := range c.Messages(ctx) {
-		if err != nil {
-			return nil
+// each shows letters until the client or ctx ends. The error is one of showing.
+func (r *collection) each(ctx context.Context, c *client.Client, shown func()) (failed error) {
+	_ = c.Handle(ctx, func(_ context.Context, l *client.Letter) error {
+		defer shown()
+		err := r.show(l)
+		if !errors.Is(err, client.ErrLater) {
+			failed = err
 		}
-		if err := r.show(l); err != nil {
-			return err
-		}
-		shown()
-	}
-	return nil
+		return err
+	})
+	return failed
 }
 
 // show prints a letter, and saves it if it is a file.
@@ -137,7 +141,9 @@ func (r *collection) show(l *client.Letter) error {
 	if l.Type == crypto.File {
 		var err error
 		if path, err = r.save(l); err != nil {
-			return fmt.Errorf("a file from %v, %q, is lost: %w", l.From, l.Name, err)
+			r.unsaved++
+			r.p.complain("a file from %v, %q, cannot be saved, and stays at the relay: %v", l.From, l.Name, err)
+			return client.ErrLater
 		}
 	}
 	if r.json {

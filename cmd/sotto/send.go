@@ -31,7 +31,9 @@ func (p *program) sendCommand() *cli.Command {
 		ArgsUsage: "TO [FILE…]",
 		Description: "Sends text, from -m or else from standard input, or files to the address TO, sealed\n" +
 			"so that only its holder can read them, and prints the relay's receipt: handed to the\n" +
-			"recipient's connection, or stored for the recipient. Messages have up to 4 MiB.",
+			"recipient's connection, or stored for the recipient. Messages have up to 4 MiB.\n" +
+			"What waits for you is left to recv. But an identity is logged in once at a relay:\n" +
+			"to send with one ends a recv --follow with the same.",
 		Flags: append(p.clientFlags(),
 			message,
 			p.boolFlag("signed", "sign only: relays can read it"),

@@ -61,7 +61,7 @@ func run(ctx context.Context, o options, r *room) error {
 	default:
 		o.name = "guest"
 	}
-	id, err := loadIdentity(o.name)
+	id, err := loadIdentity("people", o.name)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func run(ctx context.Context, o options, r *room) error {
 	return r.chat(ctx, id, o.join, o.wait)
 }
 
-// loadIdentity loads the identity of a name, or makes one.
-func loadIdentity(name string) (*crypto.Identity, error) {
+// loadIdentity loads the identity of a name among those of a kind, or makes one.
+func loadIdentity(kind, name string) (*crypto.Identity, error) {
 	if !crypto.SafeFileName(name) {
 		return nil, fmt.Errorf("%q does not do as the name of a file", name)
 	}
@@ -94,7 +94,7 @@ func loadIdentity(name string) (*crypto.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir = filepath.Join(dir, "sotto", "chat")
+	dir = filepath.Join(dir, "sotto", "chat", kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func loadIdentity(name string) (*crypto.Identity, error) {
 // startRelay starts a relay that only this machine reaches. Its port and key stay
 // the same if they can, so that who has joined before finds it again.
 func startRelay(r *room, name string) (url string, stop func(), err error) {
-	id, err := loadIdentity(name + ".relay")
+	id, err := loadIdentity("relays", name)
 	if err != nil {
 		return "", nil, err
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -31,7 +32,6 @@ type Client struct {
 
 	// Owned by run, and what it calls.
 	open      *opener
-	seen      *seen
 	perMsg    *rate.Limiter
 	perByte   *rate.Limiter
 	warned    bool
@@ -75,11 +75,10 @@ func newClient(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg:     cfg,
-		in:      newInbound(cfg.UnreadLetters, cfg.UnreadBytes),
+		in:      newInbound(cfg.Remembered),
 		online:  make(chan struct{}),
 		done:    make(chan struct{}),
 		open:    o,
-		seen:    newSeen(cfg.Remembered),
 		perMsg:  rate.NewLimiter(rate.Limit(cfg.MessageRate), cfg.MessageBurst),
 		perByte: rate.NewLimiter(rate.Limit(cfg.ByteRate), cfg.ByteBurst),
 	}
@@ -103,13 +102,22 @@ func (c *Client) noLogin(err error) error {
 // loop goes on. It may be called again, and the next letter comes then. If more
 // than one loop runs, each letter goes to one of them.
 //
-// The last pair has no letter but the reason: ctx's error, or that of [Client.Err]
-// after the letters that came before the end.
+// The application has taken a letter, and the relay is told so, when the loop
+// comes back for the next, and also when the loop is left by break or return; not
+// if it panics. Use [Client.Handle] where it may turn out otherwise. The package
+// comment says what becomes of letters that are not taken.
+//
+// The last pair has no letter but the reason: ctx's error, or that of
+// [Client.Err].
 func (c *Client) Messages(ctx context.Context) iter.Seq2[*Letter, error] {
 	return func(yield func(*Letter, error) bool) {
-		for {
-			l, err := c.in.take(ctx)
-			if !yield(l, err) || err != nil {
+		for more := true; more; {
+			err := c.hand(ctx, func(l *Letter) error {
+				more = yield(l, nil)
+				return nil
+			})
+			if err != nil {
+				yield(nil, err)
 				return
 			}
 		}
@@ -119,22 +127,46 @@ func (c *Client) Messages(ctx context.Context) iter.Seq2[*Letter, error] {
 // Handle calls f for each letter that comes in, one at a time, until f returns an
 // error, ctx or the Client ends, and returns that error. f may call any method,
 // also Send, and wait for its receipt.
+//
+// The application has taken a letter, and the relay is told so, when f returns
+// nil. With an error, or a panic, it has not: it is the next one that Handle or
+// Messages gets, from this Client or from the next with this identity. With an
+// error that is [ErrLater], Handle goes on with the letter after it.
 func (c *Client) Handle(ctx context.Context, f func(context.Context, *Letter) error) error {
-	for l, err := range c.Messages(ctx) {
-		if err == nil {
-			err = f(ctx, l)
-		}
-		if err != nil {
+	for {
+		if err := c.hand(ctx, func(l *Letter) error { return f(ctx, l) }); err != nil {
 			return err
 		}
 	}
-	return nil // not reached: Messages ends with an error
+}
+
+// hand gives f the next letter, and does with it what f's error says.
+func (c *Client) hand(ctx context.Context, f func(*Letter) error) error {
+	a, err := c.in.take(ctx)
+	if err != nil {
+		return err
+	}
+	then := c.in.putBack
+	defer func() { then(a) }()
+	switch err := f(a.letter); {
+	case err == nil:
+		then = c.in.settle
+	case errors.Is(err, ErrLater):
+		then = c.in.leave
+	default:
+		return err
+	}
+	return nil
 }
 
 // Close ends the Client. What waits in Send or for a letter returns, and messages
 // that have no receipt yet end with ErrClosed. What has been given to the
-// connection is written, for which it waits a second at most. It may be called
-// any number of times, and returns nil when everything has ended.
+// connection, and that letters have been taken, is written, for which it waits a
+// second at most. Letters that have not been taken stay with the relay, also one
+// that is being handled: it comes again, even if it is taken after Close.
+//
+// It may be called any number of times, and returns nil when everything has
+// ended.
 func (c *Client) Close() error {
 	c.end(ErrClosed)
 	<-c.done
@@ -170,7 +202,7 @@ func (c *Client) end(err error) {
 type Stats struct {
 	Letters uint64 // for the application
 	Repeats uint64 // of those, dropped
-	Dropped uint64 // messages that did not verify, open or parse
+	Dropped uint64 // messages that did not verify, open or parse, or for which there was no room
 }
 
 // Stats returns the counters.

@@ -76,14 +76,7 @@ type Config struct {
 	ByteRate     float64
 	ByteBurst    int
 
-	// UnreadLetters and UnreadBytes bound the letters that the application has not
-	// taken yet (256 and 8 MiB, of Data): beyond them the client stops reading, and
-	// what comes for it stays with the relay. But receipts come the same way: while
-	// a Send waits for one, up to 8 times as many are taken, and after that it fails
-	// with ErrBacklog.
-	UnreadLetters, UnreadBytes int
-
-	// Remembered is how many letters are remembered, to drop repeats, for 14 days
+	// Remembered is how many letters that were taken are remembered, to drop repeats, for 14 days
 	// at most (65,536, at about 250 bytes each).
 	Remembered int
 
@@ -111,8 +104,9 @@ type Trace struct {
 	Unencrypted func(net.Addr)
 
 	// Dropped is called for a message that did not become a Letter. why wraps an
-	// error of package crypto, or is transport.ErrTooLarge, of an unknown sender.
-	// The sender is the relay's word.
+	// error of package crypto, or is transport.ErrTooLarge, of an unknown sender,
+	// or tells that too many letters were unread for one that the relay does not
+	// keep. The sender is the relay's word.
 	Dropped func(from crypto.PublicKey, why error)
 
 	// Settled is called for the end of each message that was sent with NoWait:
@@ -153,8 +147,6 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.MessageBurst, 128)
 	orDefault(&c.ByteRate, 7<<20)
 	orDefault(&c.ByteBurst, 16<<20)
-	orDefault(&c.UnreadLetters, 256)
-	orDefault(&c.UnreadBytes, 8<<20)
 	orDefault(&c.Remembered, 1<<16)
 	c.Trace = c.Trace.withDefaults()
 	return c

@@ -95,7 +95,7 @@ func (c *Client) connect() (*brep.Client, error) {
 	c.warn(conn)
 	session, err := brep.Connect(ctx, conn, &brep.ClientOptions{
 		Identity: c.cfg.Identity, Expect: expect, AllowLegacy: c.cfg.AllowLegacy,
-		PingInterval: c.cfg.PingInterval,
+		PingInterval: c.cfg.PingInterval, ManualAck: true,
 	})
 	if err != nil {
 		return nil, err

@@ -23,11 +23,24 @@
 // A message gets a random id and its bytes once. In an extended session (a relay
 // that speaks handshake v2) it is kept until the relay's receipt, and sent again,
 // in order, after every reconnect; the recipient's Client drops repeats. A receipt
-// is the relay's word. [Stored] means that the message waits for the recipient.
-// [Handed] means that it was queued for the recipient's connection: if that breaks
-// before the recipient has read it, the message is lost, since recipients do not
-// acknowledge yet. In a legacy session there are no receipts, and a message is let
-// go once it is written.
+// is the relay's word. [Stored] means that the message waits for the recipient,
+// [Handed] that it was queued for the recipient's connection, and goes to the
+// inbox if it is not acknowledged there.
+//
+// A letter that comes in stays the relay's until the application has taken it (see
+// [Client.Messages] and [Client.Handle]); then it is acknowledged, with our
+// signature if the sender asked for a receipt. The relay hands out 256 letters and
+// 8 MiB before that, and goes on with receipts, so an application may send from
+// where it takes letters, or take none. Letters that were not taken when the
+// connection or the Client ends come again after the next login, in order, and the
+// application gets each once, as long as the Client lives. After its end, a letter
+// can come to the next Client a second time if it was taken when the relay could
+// not be told any more.
+//
+// This does not hold for ephemeral messages, for those without an id, and in
+// legacy sessions: there a relay lets go of a message once it is written, so that
+// those on their way, or unread here, are lost with the connection or the program.
+// A legacy session has no receipts either.
 //
 // # Goroutines
 //

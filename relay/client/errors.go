@@ -25,15 +25,17 @@ var (
 	// do. Nothing was sent.
 	ErrLegacySession = errors.New("client: not possible with a relay that speaks handshake v1")
 
-	// ErrBacklog means that so many letters are unread that the client does not
-	// read on to wait for a receipt (see Config.UnreadLetters). The message may have
-	// arrived, and is not sent again.
-	ErrBacklog = errors.New("client: too many unread letters")
-
 	// ErrExpired means that the message has been tried for 7 days. It may have
 	// arrived, and is not sent again.
 	ErrExpired = errors.New("client: no receipt for 7 days")
 )
+
+// ErrLater is for a function that Client.Handle calls to return: the letter is
+// left to the relay, which brings it again after the next login, and Handle goes
+// on. Until then it takes its room in the relay's window of 256 letters and 8 MiB,
+// and when there is none left, no other letters come. One that the relay does not
+// keep (see the package comment) is lost.
+var ErrLater = errors.New("client: left for later")
 
 // A RefusedError means that the relay has refused one message, and goes on with
 // others. Trying again is for the caller to decide by the code.

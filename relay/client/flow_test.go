@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay"
+	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport/pipe"
 )
 
@@ -79,8 +82,7 @@ func TestSenderCut(t *testing.T) {
 }
 
 // TestBothCut: when the recipient's connections and the relay break too, letters
-// still come once at most, and in order; those that were between the relay and the
-// recipient may be lost.
+// still come exactly once and in order.
 func TestBothCut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -109,20 +111,31 @@ func TestBothCut(t *testing.T) {
 				}
 			}
 			over.Store(true)
-			time.Sleep(time.Minute)
-			send(t, a, bob, "end")
 		})
-		last, got := -1, 0
-		for l := next(t, b); l.Text() != "end"; l = next(t, b) {
-			n, err := strconv.Atoi(l.Text())
-			require.NoError(t, err)
-			require.Greater(t, n, last)
-			last = n
-			got++
+		random := rand.New(rand.NewPCG(seed, 4))
+		failed := errors.New("not taken")
+		for want := 0; want < messages; {
+			err := b.Handle(t.Context(), func(_ context.Context, l *Letter) error {
+				require.Equal(t, strconv.Itoa(want), l.Text())
+				if want == messages-1 {
+					want++
+					return context.Canceled
+				}
+				if random.IntN(20) == 0 {
+					time.Sleep(time.Second)
+					return failed // so it comes again
+				}
+				want++
+				return nil
+			})
+			if want < messages {
+				require.ErrorIs(t, err, failed)
+			}
 		}
+		require.Equal(t, strconv.Itoa(messages-1), next(t, b).Text())
 		sending.Wait()
-		t.Logf("%d of %d: the others were on their way when a connection broke", got, messages)
-		require.Greater(t, got, messages/2)
+		none(t, b)
+		require.NotZero(t, b.Stats().Repeats)
 	})
 }
 
@@ -133,10 +146,11 @@ func TestHandlersSend(t *testing.T) {
 		const balls, hits = 7, 600
 		r := newRig(t)
 		r.limits = relay.MaxLimits()
+		r.limits.WindowMessages = 1
 		r.pipes = pipe.Options{Messages: 1}
 		r.start()
 		tiny := func(c *Config) {
-			c.UnreadLetters, c.PendingMessages = 1, 1
+			c.PendingMessages = 1
 			c.MessageRate, c.MessageBurst = 1e6, 1e6
 		}
 		ids := []*crypto.Identity{identity(t, 1), identity(t, 2)}
@@ -164,46 +178,141 @@ func TestHandlersSend(t *testing.T) {
 	})
 }
 
-// TestBacklog: an application that sends and takes no letters gets an error at the
-// hard bound, holds no more than that, and loses nothing when it goes on.
-func TestBacklog(t *testing.T) {
+// TestUnread: an application that takes no letters can send, holds no more of them
+// than the relay's window, and gets all of them when it begins.
+func TestUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const bound = 4
 		r := newRig(t)
-		r.pipes = pipe.Options{Messages: 1}
+		r.limits = relay.MaxLimits()
 		r.start()
 		alice, bob := identity(t, 1), identity(t, 2)
-		a := r.client(alice, nil)
-		b := r.client(bob, func(c *Config) { c.UnreadLetters, c.PendingMessages = bound, 1 })
-		const letters = 100
+		a, b := r.client(alice, nil), r.client(bob, nil)
+		const letters = 3 * windowLetters
 		for i := range letters {
-			send(t, a, bob, strconv.Itoa(i))
+			send(t, a, bob, strconv.Itoa(i), Clear())
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, uint64(bound), b.Stats().Letters, "nothing is expected, so nothing is read")
-		start := time.Now()
-		var err error
-		for range letters {
-			if _, err = b.Send(t.Context(), alice.Public(), Text("x")); err != nil {
-				break
-			}
+		require.EqualValues(t, windowLetters, b.Stats().Letters)
+		for range 20 {
+			send(t, b, alice, "x")
 		}
-		require.ErrorIs(t, err, ErrBacklog)
-		require.Less(t, time.Since(start), time.Second)
-		require.Equal(t, uint64(overrun*bound), b.Stats().Letters)
-
-		// Who waits for room only, or does not wait, is told as well.
-		_, err = b.Send(t.Context(), alice.Public(), Text("x"), NoWait())
-		require.NoError(t, err)
-		_, err = b.Send(t.Context(), alice.Public(), Text("x"), NoWait())
-		require.ErrorIs(t, err, ErrBacklog)
-
+		require.EqualValues(t, windowLetters, b.Stats().Letters)
 		for i := range letters {
 			require.Equal(t, strconv.Itoa(i), next(t, b).Text())
 		}
-		time.Sleep(time.Second)
-		_, err = b.Send(t.Context(), alice.Public(), Text("x"))
+		require.Equal(t, Stats{Letters: letters}, b.Stats())
+		require.Equal(t, 2, r.dialled())
+	})
+}
+
+// TestNotTaken: a letter that was not taken is the next again, for this Client and
+// for the one after it; and what was taken is not, also where the loop ended.
+func TestNotTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		alice, bob := identity(t, 1), identity(t, 2)
+		a, b := r.client(alice, nil), r.client(bob, nil)
+		for i := range 9 {
+			send(t, a, bob, strconv.Itoa(i))
+		}
+		stop := errors.New("enough")
+		refuse := func(want string) {
+			t.Helper()
+			require.Equal(t, stop, b.Handle(t.Context(), func(_ context.Context, l *Letter) error {
+				require.Equal(t, want, l.Text())
+				return stop
+			}))
+		}
+		refuse("0")
+		refuse("0")
+		require.Equal(t, "0", next(t, b).Text(), "a loop that ends has taken it")
+		require.Panics(t, func() {
+			for range b.Messages(t.Context()) {
+				panic("lost")
+			}
+		})
+		require.Equal(t, "1", next(t, b).Text())
+		seen := 2
+		for l, err := range b.Messages(t.Context()) {
+			require.NoError(t, err)
+			require.Equal(t, strconv.Itoa(seen), l.Text())
+			seen++
+			if seen == 5 {
+				break
+			}
+		}
+		refuse("5")
+		require.NoError(t, b.Close())
+		for _, err := range b.Messages(t.Context()) {
+			require.Equal(t, ErrClosed, err, "the others are for the next login")
+		}
+		b = r.client(bob, nil)
+		for i := 5; i < 9; i++ {
+			require.Equal(t, strconv.Itoa(i), next(t, b).Text())
+		}
+		require.NoError(t, b.Close())
+		none(t, r.client(bob, nil))
+	})
+}
+
+// TestLater: a letter that is left does not hold up the others, and comes again
+// after a reconnect, once.
+func TestLater(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		bob := identity(t, 2)
+		a, b := r.client(identity(t, 1), nil), r.client(bob, nil)
+		for i := range 5 {
+			send(t, a, bob, strconv.Itoa(i))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var got []string
+		require.ErrorIs(t, b.Handle(ctx, func(_ context.Context, l *Letter) error {
+			got = append(got, l.Text())
+			switch len(got) {
+			case 2, 4:
+				return fmt.Errorf("no room: %w", ErrLater)
+			case 5:
+				time.AfterFunc(time.Minute, func() { r.stop(); r.start() })
+			}
+			return nil
+		}), context.DeadlineExceeded)
+		require.Equal(t, []string{"0", "1", "2", "3", "4", "1", "3"}, got)
+		require.Equal(t, Stats{Letters: 7}, b.Stats())
+	})
+}
+
+// TestRoom: letters that the relay does not keep do not hold up the others, nor
+// receipts, when nobody takes them.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alice, self := identity(t, 1), identity(t, 1)
+		r := &fakeRelay{t: t, seed: relaySeed, script: func(c *fakeConn) {
+			for i := range 2 * windowLetters {
+				f := inClear(alice, self, []byte("ephemeral"))
+				f.ID, f.Flags = [16]byte{1, byte(i), byte(i >> 8)}, frame.FlagEphemeral
+				c.write(f)
+			}
+			for i := range windowLetters {
+				f := inClear(alice, self, []byte("kept"))
+				f.ID = [16]byte{2, byte(i), byte(i >> 8)}
+				c.write(f)
+			}
+			f, err := c.read()
+			require.NoError(t, err)
+			c.receipt(&frame.Receipt{ID: f.ID, Status: frame.ReceiptStored})
+			c.hold()
+		}}
+		c, err := r.client(nil)
 		require.NoError(t, err)
+		send(t, c, identity(t, 2), "x")
+		require.Equal(t, Stats{Letters: 2 * windowLetters, Dropped: windowLetters}, c.Stats())
+		for i := range 2 * windowLetters {
+			want := "ephemeral"
+			if i >= windowLetters {
+				want = "kept"
+			}
+			require.Equal(t, want, next(t, c).Text())
+		}
 	})
 }
 
@@ -212,10 +321,11 @@ func TestBacklog(t *testing.T) {
 func TestSlowApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.limits.WindowMessages = 2
 		r.dialect.PingInterval = 30 * time.Second
 		r.start()
 		alice, bob := identity(t, 1), identity(t, 2)
-		a, b := r.client(alice, nil), r.client(bob, func(c *Config) { c.UnreadLetters = 2 })
+		a, b := r.client(alice, nil), r.client(bob, nil)
 		for i := range 5 {
 			send(t, a, bob, strconv.Itoa(i))
 		}
@@ -262,6 +372,7 @@ func TestConsumers(t *testing.T) {
 		send(t, a, bob, "one")
 		send(t, a, bob, "two")
 		require.ErrorIs(t, b.Handle(t.Context(), func(context.Context, *Letter) error { return stop }), stop)
+		require.Equal(t, "one", next(t, b).Text())
 		require.Equal(t, "two", next(t, b).Text())
 	})
 }
@@ -276,9 +387,10 @@ func TestClose(t *testing.T) {
 	}{
 		{"without an answer", silent},
 		{"flooded", func(c *fakeConn) {
-			f := inClear(identity(c.t, 9), identity(c.t, 1), make([]byte, 1000)).Append(nil)
-			for {
-				if _, err := c.Write(0, [][]byte{f}); err != nil {
+			f := inClear(identity(c.t, 9), identity(c.t, 1), make([]byte, 1000))
+			for n := uint32(1); ; n++ { // without a window
+				binary.BigEndian.PutUint32(f.ID[:], n)
+				if _, err := c.Write(0, [][]byte{f.Append(nil)}); err != nil {
 					return
 				}
 			}
@@ -306,9 +418,7 @@ func TestClose(t *testing.T) {
 				for range 5 { // for receipts, and for room
 					waiting.Go(func() {
 						_, err := c.Send(t.Context(), bob, Text("x"))
-						if !errors.Is(err, ErrBacklog) {
-							assert.ErrorIs(t, err, ErrClosed)
-						}
+						assert.ErrorIs(t, err, ErrClosed)
 					})
 				}
 				time.Sleep(time.Second)
@@ -356,6 +466,12 @@ func TestCloseInHandler(t *testing.T) {
 // TestAllocs pins what a letter costs on the way in, beside its cryptography.
 func TestAllocs(t *testing.T) {
 	self := identity(t, 1)
+	r := newRig(t).start()
+	conn, err := r.dial(t.Context())
+	require.NoError(t, err)
+	s, err := brep.Connect(t.Context(), conn, &brep.ClientOptions{Identity: self, ManualAck: true})
+	require.NoError(t, err)
+	require.NoError(t, s.Close()) // so that nothing is written, which is brep's to count
 	c, err := newClient(Config{Identity: self}.withDefaults())
 	require.NoError(t, err)
 	defer c.kill()
@@ -364,13 +480,12 @@ func TestAllocs(t *testing.T) {
 	got := testing.AllocsPerRun(1000, func() {
 		n++
 		f.ID = [16]byte{byte(n), byte(n >> 8)}
-		c.receive(f)
-		_, err := c.in.take(t.Context())
-		require.NoError(t, err)
+		c.receive(s, f)
+		require.NoError(t, c.hand(t.Context(), func(*Letter) error { return nil }))
 	})
-	require.LessOrEqual(t, got, 4.0, "the letter, its data, the queue, what is remembered")
+	require.LessOrEqual(t, got, 5.0, "the letter, its data, its arrival, the queue, what is remembered")
 	f.ID = [16]byte{1}
-	require.Zero(t, testing.AllocsPerRun(1000, func() { c.receive(f) }), "a repeat")
+	require.Zero(t, testing.AllocsPerRun(1000, func() { c.receive(s, f) }), "a repeat")
 }
 
 // BenchmarkRoundTrip is one sealed message from one client to another, through a

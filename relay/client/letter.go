@@ -78,6 +78,7 @@ func (p Protection) String() string {
 var (
 	errRecipient   = errors.New("client: for another recipient")
 	errContentType = errors.New("client: unknown content type")
+	errNoRoom      = errors.New("client: too many unread letters for one that the relay does not keep")
 )
 
 // An opener makes letters of the frames that carry them.

@@ -145,12 +145,6 @@ func (o *outbox) failIf(is func(*pending) bool, err error) {
 	}
 }
 
-// failAwaited ends what a Send waits for, and has those who wait for room look
-// again.
-func (o *outbox) failAwaited(err error) {
-	o.failIf(func(p *pending) bool { return p.awaited }, err)
-}
-
 // failOld ends what was made more than retryTime ago.
 func (o *outbox) failOld() {
 	oldest := time.Now().Add(-retryTime)

@@ -41,18 +41,23 @@ func TestOutboxBounds(t *testing.T) {
 
 // TestInboundBounds: letters and their bytes count, and what is taken does not.
 func TestInboundBounds(t *testing.T) {
-	for _, c := range []struct{ size, room int }{{1, 4}, {50, 2}, {200, 1}} {
-		q := newInbound(4, 100)
-		for range 3 {
-			for range c.room {
-				ok, _ := q.admits()
-				require.True(t, ok)
-				q.add(&Letter{Data: make([]byte, c.size)})
+	for _, size := range []int{1, 1 << 20, 4 << 20} {
+		q := newInbound(10)
+		data := make([]byte, size)
+		fill := func(mayDrop bool, until func() bool) (n int) {
+			for ; !until(); n++ {
+				if !q.add(&arrival{letter: &Letter{Data: data}}, mayDrop) {
+					return n
+				}
 			}
-			ok, vain := q.admits()
-			require.False(t, ok)
-			require.False(t, vain)
-			for range c.room {
+			return n
+		}
+		for range 2 {
+			dropped := fill(true, q.isFull)
+			require.Equal(t, min(windowLetters, windowBytes/size), dropped)
+			all := dropped + fill(false, q.isFull)
+			require.Equal(t, min(2*windowLetters, 3*windowBytes/size)+1, all)
+			for range all {
 				_, err := q.take(t.Context())
 				require.NoError(t, err)
 			}
@@ -64,7 +69,7 @@ func TestInboundBounds(t *testing.T) {
 // and none after the end of the context.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newInbound(100, 100)
+		q := newInbound(10)
 		for range 1000 {
 			var taking sync.WaitGroup
 			for range 3 {
@@ -74,11 +79,11 @@ func TestTake(t *testing.T) {
 				})
 			}
 			for range 3 {
-				q.add(new(Letter))
+				q.add(&arrival{letter: new(Letter)}, false)
 			}
 			taking.Wait()
 		}
-		q.add(new(Letter))
+		q.add(&arrival{letter: new(Letter)}, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := q.take(ctx)

@@ -30,8 +30,7 @@ func keyOf(f *frame.Brep) (k letterKey, ok bool) {
 	return k, k.id != [16]byte{}
 }
 
-// seen remembers the latest letters, bounded in number and time. The goroutine
-// that reads owns it.
+// seen remembers the latest letters, bounded in number and time.
 type seen struct {
 	max   int
 	keys  map[letterKey]struct{}

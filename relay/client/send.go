@@ -165,30 +165,21 @@ func (c *Client) protect(f *frame.Brep, to crypto.PublicKey, content crypto.Cont
 
 // enqueue waits for room.
 func (c *Client) enqueue(ctx context.Context, p *pending) error {
-	full, err := c.out.add(p)
-	if full == nil {
-		return err
-	}
-	c.in.expectReceipts(1)
-	defer c.in.expectReceipts(-1)
-	for full != nil {
+	for {
+		full, err := c.out.add(p)
+		if full == nil {
+			return err
+		}
 		select {
 		case <-full:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if c.in.backlogged() {
-			return ErrBacklog
-		}
-		full, err = c.out.add(p)
 	}
-	return err
 }
 
 // await waits for the end of a message.
 func (c *Client) await(ctx context.Context, p *pending) (Receipt, error) {
-	c.in.expectReceipts(1)
-	defer c.in.expectReceipts(-1)
 	select {
 	case <-p.settled:
 	case <-ctx.Done():

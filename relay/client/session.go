@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
 )
-
-// keepAlive is the time between signs of life while the client does not read, and
-// so answers nothing.
-const keepAlive = 30 * time.Second
 
 // serve uses a connection until it, or the Client, ends, and returns why.
 func (c *Client) serve(s *brep.Client) error {
@@ -67,7 +62,7 @@ func (c *Client) write(ctx context.Context, s *brep.Client) {
 // read takes what comes until the connection ends, and returns why.
 func (c *Client) read(ctx context.Context, s *brep.Client) error {
 	for {
-		if err := c.admit(ctx, s); err != nil {
+		if err := c.awaitRoom(ctx); err != nil {
 			return err
 		}
 		f, err := s.Receive()
@@ -77,7 +72,7 @@ func (c *Client) read(ctx context.Context, s *brep.Client) error {
 		case err != nil:
 			return err
 		case isLetter(f.Type):
-			c.receive(&f)
+			c.receive(s, &f)
 		case f.Type == frame.TypeReceipt:
 			if r, err := frame.DecodeReceipt(f.Payload); err == nil {
 				c.settle(&r)
@@ -90,52 +85,49 @@ func (c *Client) read(ctx context.Context, s *brep.Client) error {
 	}
 }
 
-// admit waits until the application has room for another letter, or a Send waits
-// for a receipt.
-func (c *Client) admit(ctx context.Context, s *brep.Client) error {
-	var ticker *time.Ticker
-	for {
-		ok, vain := c.in.admits()
-		if ok {
-			return nil
-		}
-		if vain {
-			c.out.failAwaited(ErrBacklog)
-		}
-		if ticker == nil {
-			ticker = time.NewTicker(keepAlive)
-			defer ticker.Stop()
-		}
+// awaitRoom waits until the application has taken letters, if there are more than
+// a relay with a window has handed out.
+func (c *Client) awaitRoom(ctx context.Context) error {
+	for c.in.isFull() {
 		select {
-		case <-c.in.changed:
-		case <-ticker.C:
-			alive := &frame.Brep{Type: frame.TypePong, Payload: make([]byte, 8)} // no answer piles up
-			if err := s.Send(ctx, alive); err != nil && !errors.Is(err, brep.ErrExtendedOnly) {
-				return err
-			}
+		case <-c.in.taken:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
-// receive makes a letter of a frame, if it is a good one and no repeat.
-func (c *Client) receive(f *frame.Brep) {
+// receive makes a letter of a frame, if it is a good one and no repeat. What does
+// not become one is acknowledged at once, or it would come again for ever.
+func (c *Client) receive(s *brep.Client, f *frame.Brep) {
 	k, ok := keyOf(f)
-	if ok && c.seen.has(k) {
-		c.count.repeats.Add(1)
-		return
+	if ok {
+		if repeat, ack := c.in.isRepeat(k, f, s); repeat {
+			c.count.repeats.Add(1)
+			if ack {
+				s.Ack(f)
+			}
+			return
+		}
 	}
 	l, err := c.open.open(f)
 	if err != nil {
 		c.drop(f.Sender, err)
+		s.Ack(f)
 		return
 	}
-	if ok {
-		c.seen.note(k)
+	extended := s.Relay().Version > 1
+	a := &arrival{
+		letter: l, key: k, keyed: ok, session: s, frame: *f,
+		kept: extended && f.ID != [16]byte{} && f.Flags&frame.FlagEphemeral == 0,
+	}
+	a.frame.Payload = nil
+	if !c.in.add(a, extended && !a.kept) {
+		c.drop(f.Sender, errNoRoom)
+		return
 	}
 	c.count.letters.Add(1)
-	c.in.add(l)
 }
 
 func (c *Client) drop(from crypto.PublicKey, why error) {
