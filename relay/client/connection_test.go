@@ -103,13 +103,13 @@ func TestRefused(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &fakeRelay{t: t, seed: relaySeed, legacy: o.legacy, script: (*fakeConn).hold}
-				c, err := r.client(o.set)
+				_, err := r.client(o.set)
 				if o.check == nil {
 					require.NoError(t, err)
 					return
 				}
 				o.check(t, err)
-				c, err = r.client(func(c *Config) {
+				c, err := r.client(func(c *Config) {
 					c.StartOffline = true
 					if o.set != nil {
 						o.set(c)
