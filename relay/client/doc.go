@@ -34,8 +34,8 @@
 // where it takes letters, or take none. Letters that were not taken when the
 // connection or the Client ends come again after the next login, in order, and the
 // application gets each once, as long as the Client lives. After its end, a letter
-// can come to the next Client a second time if it was taken when the relay could
-// not be told any more.
+// can come to the next Client a second time if the relay had not heard that it was
+// taken: there was no connection any more, or the next login was faster.
 //
 // This does not hold for ephemeral messages, for those without an id, and in
 // legacy sessions: there a relay lets go of a message once it is written, so that

@@ -29,7 +29,7 @@ func TestSenderCut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
-		const senders, messages = 3, 1000
+		const senders, messages = 3, 400
 		random := rand.New(rand.NewPCG(seed, 0))
 		r := newRig(t)
 		r.limits = relay.MaxLimits()
@@ -87,7 +87,7 @@ func TestBothCut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
-		const messages = 1000
+		const messages = 500
 		r := newRig(t)
 		r.limits = relay.MaxLimits()
 		r.start()
@@ -240,8 +240,12 @@ func TestNotTaken(t *testing.T) {
 				break
 			}
 		}
-		refuse("5")
-		require.NoError(t, b.Close())
+		synctest.Wait() // until the relay knows
+		require.Equal(t, stop, b.Handle(t.Context(), func(_ context.Context, l *Letter) error {
+			require.Equal(t, "5", l.Text())
+			require.NoError(t, b.Close())
+			return stop
+		}))
 		for _, err := range b.Messages(t.Context()) {
 			require.Equal(t, ErrClosed, err, "the others are for the next login")
 		}
@@ -249,6 +253,7 @@ func TestNotTaken(t *testing.T) {
 		for i := 5; i < 9; i++ {
 			require.Equal(t, strconv.Itoa(i), next(t, b).Text())
 		}
+		synctest.Wait()
 		require.NoError(t, b.Close())
 		none(t, r.client(bob, nil))
 	})

@@ -79,6 +79,22 @@ func TestReceiveAcknowledges(t *testing.T) {
 	})
 }
 
+// TestAcknowledgesOnce also when nothing is returned between.
+func TestAcknowledgesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := fakeSession(t, formExtended, ClientOptions{}, pipe.Options{Limit: 300})
+		r.write(message(1, 0))
+		r.write(&frame.Brep{Type: frame.TypeData, Payload: make([]byte, 500)})
+		_, err := c.Receive()
+		require.NoError(t, err)
+		_, err = c.Receive()
+		require.Equal(t, transport.ErrTooLarge, err)
+		go func() { _, _ = c.Receive() }()
+		got, _ := r.acks()
+		require.Len(t, got, 1)
+	})
+}
+
 // TestCloseAcknowledges what has been handled, and not what was returned last.
 func TestCloseAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
