@@ -195,6 +195,8 @@ func TestTurnedAway(t *testing.T) {
 	r := serve(t, "--limit", "brep-connections=1")
 	first, err := ws.Dialer(r.url, nil)(t.Context())
 	require.NoError(t, err)
+	_, _, err = first.Read() // the challenge: it is counted by now
+	require.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http"+strings.TrimPrefix(r.url, "ws"), nil)
 	require.NoError(t, err)
 	for name, value := range map[string]string{

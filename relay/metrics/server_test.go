@@ -56,7 +56,7 @@ func (s *session) Close(error) {}
 func TestIdentities(t *testing.T) {
 	const peers, others = 1000, 100
 	synctest.Test(t, func(t *testing.T) {
-		srv := &relay.Server{Inbox: inbox.NewMemory(nil), Logger: slog.New(slog.DiscardHandler)}
+		srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: relay.MaxLimits(), Logger: slog.New(slog.DiscardHandler)}
 		defer srv.Close()
 		c := metrics.New(srv)
 		talk := func(peer uint32) {
