@@ -128,7 +128,7 @@ func (p *Port) Claim(c Claim) error {
 	if p.openBatch() { // so that nothing is written under the seat's locks
 		defer p.closeBatch()
 	}
-	p.out.window.set(c.Acks, &p.s.limits) // nobody can push yet
+	p.out.setWindow(c.Acks, &p.s.limits)
 	st := p.s.router.acquire(c.Address)
 	old, err := p.s.sit(st, p, &c)
 	if err != nil {

@@ -18,8 +18,10 @@ type window struct {
 	credit  int      // messages added, less the acknowledgements that came free
 }
 
-func (w *window) set(on bool, l *Limits) {
-	w.on, w.messages, w.size = on, l.WindowMessages, l.WindowBytes
+func (o *outbox) setWindow(on bool, l *Limits) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.window.on, o.window.messages, o.window.size = on, l.WindowMessages, l.WindowBytes
 }
 
 // wants says whether a slot that has been written has to be acknowledged.
