@@ -68,6 +68,9 @@ func (f *floor) serve(c transport.Conn) {
 		if err != nil || len(msg) < frame.BrepHeaderSize+32 {
 			return
 		}
+		if frame.Type(msg[2]) == frame.TypeAck {
+			continue
+		}
 		f.mu.RLock()
 		to := f.peers[[32]byte(msg[frame.BrepHeaderSize:])]
 		f.mu.RUnlock()

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -149,8 +150,9 @@ func (l load) run(ctx context.Context) error {
 	for _, p := range pairs {
 		tokens := make(chan struct{}, window)
 		wg.Go(func() {
-			for range l.Messages {
+			for i := range l.Messages {
 				tokens <- struct{}{}
+				binary.BigEndian.PutUint64(p.message.ID[:], uint64(i)+1)
 				if err := p.from.Send(ctx, p.message); err != nil {
 					errs <- err
 					return
