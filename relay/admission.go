@@ -122,6 +122,14 @@ func Source(a net.Addr) netip.Prefix {
 	return p
 }
 
+// unmapped returns a prefix of IPv4-mapped IPv6 addresses as one of IPv4.
+func unmapped(p netip.Prefix) netip.Prefix {
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p
+}
+
 // Admit says whether a connection from an address would be admitted now: for
 // media that can refuse before they have one, as at an HTTP upgrade. Nil admits.
 func (h *handler) Admit(remote net.Addr) error {
@@ -170,7 +178,7 @@ func (b blocklist) has(src netip.Prefix, now time.Time) bool {
 // ended.
 func (s *Server) Block(p netip.Prefix, d time.Duration) int {
 	s.init()
-	p = p.Masked()
+	p = unmapped(p).Masked()
 	now := time.Now()
 	s.mu.Lock()
 	for q, until := range s.blocked {

@@ -51,11 +51,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	p.loop.Unlock()
 
 	p.flush() // whoever had promised to may be this goroutine
-	stop := context.AfterFunc(ctx, func() {
-		p.out.mu.Lock()
-		p.out.change.Broadcast()
-		p.out.mu.Unlock()
-	})
+	stop := context.AfterFunc(ctx, p.out.wake)
 	p.out.wait(true, func() bool { return ctx.Err() == nil })
 	stop()
 
@@ -75,6 +71,15 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	delete(p.s.ports, p)
 	p.s.mu.Unlock()
 	close(p.ended)
+}
+
+// awaitAcks gives a session the time to acknowledge what it has been sent: a
+// second, since one that is frozen would take all that ctx allows.
+func (p *Port) awaitAcks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.out.wake)()
+	p.out.waitAcks(func() bool { return ctx.Err() == nil })
 }
 
 // halt stops the outbox and returns the messages that were only in it.

@@ -63,8 +63,13 @@ func (s *Server) watchLoad() {
 			return
 		}
 		defer s.wg.Done()
-		memory := float64(memoryUsed()) / float64(s.memory)
-		s.setTier(nextTier(s.Load(), memory, time.Since(due)))
+		memory, delay := float64(memoryUsed())/float64(s.memory), time.Since(due)
+		s.mu.Lock()
+		before := s.delay
+		s.delay = delay
+		s.mu.Unlock()
+		// One late timer is an accident, two in a row are load.
+		s.setTier(nextTier(s.Load(), memory, min(before, delay)), memory, delay)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.closing {
@@ -73,9 +78,10 @@ func (s *Server) watchLoad() {
 	})
 }
 
-func (s *Server) setTier(t Tier) {
+func (s *Server) setTier(t Tier, memory float64, delay time.Duration) {
 	if old := Tier(s.tier.Swap(int32(t))); old != t {
-		s.log.Warn("load", "was", old, "is", t)
+		s.log.Warn("the load tier has changed", "was", old.String(), "is", t.String(),
+			"memory_percent", int(100*memory), "timers_late", delay)
 		s.watch(func(tr *Trace) {
 			if tr.Load != nil {
 				tr.Load(t)

@@ -476,6 +476,13 @@ func (o *outbox) wait(empty bool, on func() bool) {
 	}
 }
 
+// wake has those who wait look again.
+func (o *outbox) wake() {
+	o.mu.Lock()
+	o.change.Broadcast()
+	o.mu.Unlock()
+}
+
 // load returns how many bytes wait, or are being written.
 func (o *outbox) load() int {
 	o.mu.Lock()

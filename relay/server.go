@@ -71,6 +71,7 @@ type Server struct {
 	wg        sync.WaitGroup // ports, Serves, timers; added to under mu while not closing
 	purge     *time.Timer
 	monitor   *time.Timer
+	delay     time.Duration // of the monitor, when it came last
 }
 
 // init sets up what the zero value lacks. It starts nothing.
@@ -338,7 +339,10 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Unlock()
 	ports := s.allPorts()
 	for _, p := range ports {
-		go p.endWithin(ctx, &Refusal{Code: CodeGoingAway, Reason: "the relay is going away"})
+		go func() {
+			p.awaitAcks(ctx)
+			p.endWithin(ctx, &Refusal{Code: CodeGoingAway, Reason: "the relay is going away"})
+		}()
 	}
 	for _, p := range ports {
 		<-p.ended

@@ -71,6 +71,7 @@ func (s *Server) Kick(who Match, why *Refusal) int {
 	if why == nil {
 		why = &Refusal{Code: CodeDenied}
 	}
+	who.Source = unmapped(who.Source)
 	var kicked []*Port
 	ctx, cancel := context.WithTimeout(context.Background(), kickGrace)
 	defer cancel()

@@ -130,12 +130,24 @@ func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
 		w.batches = slices.Delete(w.batches, i, i+1)
 		b.free()
 	}
+	if w.waiting == 0 {
+		o.change.Broadcast()
+	}
 	if w.reopen() && o.state == idle && !o.stopped {
 		o.state = scheduled
 		flush = true
 	}
 	o.poke()
 	return delivered, flush
+}
+
+// waitAcks waits until all has been acknowledged, for as long as on says so.
+func (o *outbox) waitAcks(on func() bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.window.waiting > 0 && !o.stopped && on() {
+		o.change.Wait()
+	}
 }
 
 // answered says whether an answer of the peer's is to one more message than it

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -98,6 +99,37 @@ func TestWindowHoldsNoMore(t *testing.T) {
 		}
 		assert.Equal(t, int64(1), b.balance().Held)
 	})
+}
+
+// A drain waits for the acknowledgements that are on their way, and not long for
+// those that are not.
+func TestDrainAwaitsAcknowledgements(t *testing.T) {
+	for name, acks := range map[string]bool{"healthy": true, "frozen": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, &Server{Inbox: memory()}, words{acks: true})
+				alice, bob := b.as("alice"), b.as("bob")
+				synctest.Wait()
+				alice.say("send bob x")
+				bob.expect("alice x")
+				start := time.Now()
+				if acks {
+					time.AfterFunc(300*time.Millisecond, func() { bob.say("ack alice x") })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				assert.NoError(t, b.Shutdown(ctx))
+				st := b.balance()
+				if acks {
+					assert.Equal(t, 300*time.Millisecond, time.Since(start))
+					assert.Zero(t, st.Held)
+				} else {
+					assert.Equal(t, time.Second, time.Since(start))
+					assert.Equal(t, int64(1), st.Held)
+				}
+			})
+		})
+	}
 }
 
 // Bytes bound the window too, and a message larger than it passes alone.

@@ -21,7 +21,8 @@ func (p *program) recvCommand() *cli.Command {
 		Name:  "recv",
 		Usage: "show what has come",
 		Description: "Shows the messages that wait for you, and ends when nothing has come for --idle.\n" +
-			"The relay keeps each until it has been shown or saved.\n" +
+			"The relay keeps each until it has been shown or saved; what went into a pipe counts\n" +
+			"as shown, whether or not the program at its other end has read it.\n" +
 			"Each begins with the sender's first digits and fingerprint, and how it was protected\n" +
 			"unless it was sealed. Control characters are escaped, and lines after the first\n" +
 			"indented. Files are saved in --dir under names that are not taken.",

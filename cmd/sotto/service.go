@@ -116,14 +116,18 @@ func (o *operation) wait(ctx context.Context, reload <-chan os.Signal) error {
 			return nil
 		case <-reload:
 			o.notify("RELOADING=1")
+			whole := true
 			for _, l := range o.listeners {
 				for _, file := range l.reload {
 					if err := file(); err != nil {
-						o.log.Error("cannot reload; what was before stays in use", "listener", l.endpoint, "err", err)
+						whole = false
+						o.log.Error("cannot reload; what was before stays in use", "listener", fmt.Sprint(l.endpoint), "err", err)
 					}
 				}
 			}
-			o.log.Info("reloaded")
+			if whole {
+				o.log.Info("reloaded")
+			}
 			o.notify("READY=1", "STATUS=relaying")
 		}
 	}
@@ -132,7 +136,7 @@ func (o *operation) wait(ctx context.Context, reload <-chan os.Signal) error {
 // end drains, and returns when everything has ended. The metrics go last.
 func (o *operation) end(ctx context.Context) {
 	const spare = 5 * time.Second // for what is not the drain
-	o.log.Info("draining", "time", o.drain)
+	o.log.Info("draining", "within", o.drain)
 	o.notify("STOPPING=1", fmt.Sprintf("STATUS=draining, %d connections", o.srv.Stats().Sessions),
 		fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (o.drain+spare).Microseconds()))
 	o.health.draining.Store(true)
