@@ -28,8 +28,9 @@ type outbox struct {
 	written []uint64      // inbox entries that have been written, to be deleted
 	pump    chan struct{} // with room for one; told of writing while the pump runs
 
-	// What is being written belongs to whoever set state to writing, except that
-	// spill reads it and sets copy in its slots.
+	// What is being written belongs to whoever set state to writing; what others
+	// change in its slots, and the writer after it has written, is under mu: class,
+	// copy and acked.
 	out  *batch
 	done int // slots of out that have been written
 
@@ -54,8 +55,6 @@ const (
 	unfit           // cannot be rendered in the session's form
 	stopped         // the connection is going down
 )
-
-func (o *outbox) init() { o.change.L = &o.mu }
 
 // admit makes sure of a queue to append to, with room for n bytes more.
 func (o *outbox) admit(c class, n int, l *Limits) verdict {
