@@ -28,6 +28,7 @@ type socket struct {
 	werr    error
 	wait    bool
 	onWrite func(fd uintptr) bool
+	onPut   func(fd uintptr)
 }
 
 // newSocket returns nil for a connection that must be used as a net.Conn. It
@@ -50,6 +51,7 @@ func newSocket(c net.Conn) *socket {
 	}
 	s := &socket{conn: c, raw: raw}
 	s.onRead, s.onWrite = s.tryRead, s.tryWrite // made once, as each is an allocation
+	s.onPut = func(fd uintptr) { s.tryWrite(fd) }
 	return s
 }
 
@@ -83,10 +85,16 @@ func (s *socket) tryRead(fd uintptr) bool {
 	}
 }
 
-// Put is the outlet's.
+// Put is the outlet's. A deadline is for who waits: that of an earlier write, which has
+// passed, must not keep a PONG back.
 func (s *socket) Put(b []byte, wait bool) (int, error) {
 	s.wbuf, s.wait = b, wait
-	err := s.raw.Write(s.onWrite)
+	var err error
+	if wait {
+		err = s.raw.Write(s.onWrite)
+	} else {
+		err = s.raw.Control(s.onPut)
+	}
 	s.wbuf = nil
 	switch {
 	case err != nil:
