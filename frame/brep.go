@@ -20,8 +20,9 @@ import (
 const (
 	BrepHeaderSize = 120
 
-	// A relay sets flags and id of a frame that it passes on in place, and
-	// leaves every other byte as it came.
+	// A relay sets flags and id of a frame that it passes on in place, and the type
+	// of a publication, and leaves every other byte as it came.
+	BrepTypeOffset  = 2
 	BrepFlagsOffset = 3
 	BrepIDOffset    = 8
 
@@ -62,7 +63,7 @@ func DecodeBrep(b []byte) (Brep, error) {
 		return Brep{}, errBrepLength
 	}
 	return Brep{
-		Type:      Type(b[2]),
+		Type:      Type(b[BrepTypeOffset]),
 		Flags:     b[BrepFlagsOffset],
 		ID:        [16]byte(b[BrepIDOffset:brepSenderOffset]),
 		Sender:    [32]byte(b[brepSenderOffset:brepSignatureOffset]),

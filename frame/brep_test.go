@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 func testBrep(payload int) *Brep {
@@ -24,9 +26,9 @@ func testBrep(payload int) *Brep {
 }
 
 func TestBrepVectors(t *testing.T) {
-	for _, v := range frameVectors(t) {
+	for _, v := range vectors.Cases[frameVector](t, "brep_frames.json") {
 		t.Run(v.Name, func(t *testing.T) {
-			b := unhex(t, v.Frame)
+			b := vectors.Unhex(t, v.Frame)
 			f, err := DecodeBrep(b)
 			if !v.Valid {
 				require.Error(t, err)
@@ -208,8 +210,8 @@ func TestNextBrepOneByteAtATime(t *testing.T) {
 }
 
 func FuzzDecodeBrep(f *testing.F) {
-	for _, v := range frameVectors(f) {
-		f.Add(unhex(f, v.Frame))
+	for _, v := range vectors.Cases[frameVector](f, "brep_frames.json") {
+		f.Add(vectors.Unhex(f, v.Frame))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g, err := DecodeBrep(b)
@@ -222,8 +224,8 @@ func FuzzDecodeBrep(f *testing.F) {
 }
 
 func FuzzNextBrep(f *testing.F) {
-	for _, v := range frameVectors(f) {
-		b := unhex(f, v.Frame)
+	for _, v := range vectors.Cases[frameVector](f, "brep_frames.json") {
+		b := vectors.Unhex(f, v.Frame)
 		f.Add(append(b, testBrep(3).Append(nil)...), 7)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, chunk int) {

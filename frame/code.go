@@ -1,6 +1,9 @@
 package frame
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // A Code says why something was refused. It is a u16 on the wire of the brep
 // dialect and a name elsewhere; number and name stand for one another for good
@@ -35,58 +38,43 @@ const (
 	CodeInternal           Code = 24
 )
 
+var codeNames = [...]string{
+	CodeMalformed:          "malformed",
+	CodeUnsupportedVersion: "unsupported-version",
+	CodeNotAuthenticated:   "not-authenticated",
+	CodeBadSignature:       "bad-signature",
+	CodeSpoofedSender:      "spoofed-sender",
+	CodeTooLarge:           "too-large",
+	CodeRateLimited:        "rate-limited",
+	CodeOverloaded:         "overloaded",
+	CodeQuota:              "quota",
+	CodeInboxFull:          "inbox-full",
+	CodeStorageFull:        "storage-full",
+	CodeNotHere:            "not-here",
+	CodeNotInRoom:          "not-in-room",
+	CodeInvalidTopic:       "invalid-topic",
+	CodeInvalidFilter:      "invalid-filter",
+	CodeRetainedFull:       "retained-full",
+	CodeDenied:             "denied",
+	CodeReplaced:           "replaced",
+	CodeGoingAway:          "going-away",
+	CodeHopLimit:           "hop-limit",
+	CodeNotFound:           "not-found",
+	CodeUnknownVerb:        "unknown-verb",
+	CodeExpired:            "expired",
+	CodeInternal:           "internal",
+}
+
 // String returns the name of c, as "rate-limited", or "code-N" for a number that
 // has none.
 func (c Code) String() string {
-	switch c {
-	case CodeMalformed:
-		return "malformed"
-	case CodeUnsupportedVersion:
-		return "unsupported-version"
-	case CodeNotAuthenticated:
-		return "not-authenticated"
-	case CodeBadSignature:
-		return "bad-signature"
-	case CodeSpoofedSender:
-		return "spoofed-sender"
-	case CodeTooLarge:
-		return "too-large"
-	case CodeRateLimited:
-		return "rate-limited"
-	case CodeOverloaded:
-		return "overloaded"
-	case CodeQuota:
-		return "quota"
-	case CodeInboxFull:
-		return "inbox-full"
-	case CodeStorageFull:
-		return "storage-full"
-	case CodeNotHere:
-		return "not-here"
-	case CodeNotInRoom:
-		return "not-in-room"
-	case CodeInvalidTopic:
-		return "invalid-topic"
-	case CodeInvalidFilter:
-		return "invalid-filter"
-	case CodeRetainedFull:
-		return "retained-full"
-	case CodeDenied:
-		return "denied"
-	case CodeReplaced:
-		return "replaced"
-	case CodeGoingAway:
-		return "going-away"
-	case CodeHopLimit:
-		return "hop-limit"
-	case CodeNotFound:
-		return "not-found"
-	case CodeUnknownVerb:
-		return "unknown-verb"
-	case CodeExpired:
-		return "expired"
-	case CodeInternal:
-		return "internal"
+	if 0 < c && int(c) < len(codeNames) {
+		return codeNames[c]
 	}
 	return "code-" + strconv.Itoa(int(c))
+}
+
+// CodeOf returns the code with a name, zero if there is none.
+func CodeOf(name string) Code {
+	return Code(max(0, slices.Index(codeNames[:], name)))
 }

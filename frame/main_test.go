@@ -1,12 +1,8 @@
 package frame
 
 import (
-	"encoding/hex"
-	"encoding/json"
-	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -21,23 +17,6 @@ type frameVector struct {
 	Sender    string
 	Signature string
 	Payload   string
-}
-
-func frameVectors(t testing.TB) []frameVector {
-	t.Helper()
-	data, err := os.ReadFile("testdata/brep_frames.json")
-	require.NoError(t, err)
-	var file struct{ Cases []frameVector }
-	require.NoError(t, json.Unmarshal(data, &file))
-	require.NotEmpty(t, file.Cases)
-	return file.Cases
-}
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	require.NoError(t, err)
-	return b
 }
 
 func seq(n int) []byte {

@@ -28,6 +28,7 @@ type Type uint8
 //	0x1A PONG            both  the 8 bytes of the PING
 //	0x1B GOAWAY          r→c   see GoAway
 //	0x1C SEALED          c→c   recipient 32 ‖ suite u8 ‖ key id 8 ‖ enc 32 or 1120 ‖ ciphertext
+//	0x20 to 0x26         r→r   see mesh.go
 const (
 	TypeHandshake     Type = 0x01
 	TypeData          Type = 0x02
@@ -48,14 +49,32 @@ const (
 	TypePong        Type = 0x1A
 	TypeGoAway      Type = 0x1B
 	TypeSealed      Type = 0x1C
+
+	TypeHere  Type = 0x20
+	TypeWhere Type = 0x21
+	TypeAt    Type = 0x22
+	TypeMail  Type = 0x23
+	TypeFetch Type = 0x24
+	TypeEntry Type = 0x25
+	TypeDone  Type = 0x26
+)
+
+// Forms of a brep message that a relay holds: whether flags and id are those of an
+// extended session, as on a link between relays, or as a legacy peer sent them
+// (spec brep.md, "Byte for byte"). They are stored with messages, so a number never
+// gets another meaning.
+const (
+	FormLegacy   uint8 = 0
+	FormExtended uint8 = 1
 )
 
 // Header flags of frames between extended sessions (spec native.md, "Header
-// fields"). Bits 4 to 7 count the relay links that the frame has crossed.
+// fields").
 const (
-	FlagReceipt   = 1 << 0 // the sender wants a receipt
-	FlagEphemeral = 1 << 1 // never to be stored
-	FlagRetain    = 1 << 2 // to be retained, or sent because it was
+	FlagReceipt   = 1 << 0   // the sender wants a receipt
+	FlagEphemeral = 1 << 1   // never to be stored
+	FlagRetain    = 1 << 2   // to be retained, or sent because it was
+	FlagHops      = 0xf << 4 // how many relay links the frame has crossed; at 15 it goes no further
 
 	FlagErrorID = 1 << 0 // of an ERROR frame: the payload ends with an id
 )
