@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/nacl/box"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 // The two boxes, so that each test runs over both.
@@ -30,7 +32,7 @@ type boxCase struct {
 }
 
 func TestBoxVectors(t *testing.T) {
-	for _, c := range vectors[boxCase](t, "nacl_box") {
+	for _, c := range vectors.Cases[boxCase](t, "nacl_box.json") {
 		a, err := NewX25519PrivateKey(c.APrivate)
 		require.NoError(t, err)
 		b, err := NewX25519PrivateKey(c.BPrivate)
@@ -120,7 +122,7 @@ func FuzzOpenBox(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(a.Public().bytes(), nonce[:], ct)
 	}
-	for _, c := range vectors[boxCase](f, "nacl_box") {
+	for _, c := range vectors.Cases[boxCase](f, "nacl_box.json") {
 		f.Add([]byte(c.APublic), []byte(c.Nonce), []byte(c.XSalsa20))
 	}
 	f.Fuzz(func(t *testing.T, from, nonce, ct []byte) {

@@ -7,8 +7,8 @@ import (
 )
 
 // A ContentType is the first byte of what is signed or encrypted. The types of
-// brep.md are listed; those from 4 up (native.md) occur in SEALED only, and this
-// package passes their Data through.
+// brep.md are listed; those from 4 up (native.md) occur in SEALED only, and a
+// Content has all of theirs as Data.
 type ContentType uint8
 
 const (

@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/race"
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 type encryptedCase struct {
@@ -30,7 +33,7 @@ func recipientNamed(t testing.TB, public, x25519 []byte) *Identity {
 }
 
 func TestEncryptedVectors(t *testing.T) {
-	for _, c := range vectors[encryptedCase](t, "brep_encrypted") {
+	for _, c := range vectors.Cases[encryptedCase](t, "brep_encrypted.json") {
 		want := vectorContent(t, c.ContentType, c.Content)
 		self := recipientNamed(t, c.Recipient, c.Private)
 		require.Equal(t, X25519Key(c.Public), self.X25519().Public())
@@ -62,6 +65,9 @@ func TestEncryptedUsesTheKeyOfTheIdentity(t *testing.T) {
 }
 
 func TestEncryptedRefused(t *testing.T) {
+	if race.Enabled {
+		t.Skip("nothing in it is concurrent")
+	}
 	t.Parallel()
 	from, stranger, self := generate(t), generate(t), generate(t)
 	seal := func(c Content) ([]byte, [64]byte) {
@@ -138,7 +144,7 @@ func encryptRaw(t testing.TB, to *Identity, plaintext []byte) []byte {
 
 func FuzzOpenEncrypted(f *testing.F) {
 	from := identity(f, bytes.Repeat([]byte{1}, 32))
-	cases := vectors[encryptedCase](f, "brep_encrypted")
+	cases := vectors.Cases[encryptedCase](f, "brep_encrypted.json")
 	self := recipientNamed(f, cases[0].Recipient, cases[0].Private)
 	for _, c := range cases {
 		f.Add(parseFrame(f, c.Frame).payload)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 func TestIdentityFromSeed(t *testing.T) {
@@ -38,8 +40,8 @@ func TestWithX25519(t *testing.T) {
 }
 
 func TestPrintingShowsNoSecret(t *testing.T) {
-	seed := unhex(t, "a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90")
-	private := unhex(t, "c1c2c3c4c5c6c7c8c9cacbcccdcecfc0c1c2c3c4c5c6c7c8c9cacbcccdcecfc0")
+	seed := vectors.Unhex(t, "a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90")
+	private := vectors.Unhex(t, "c1c2c3c4c5c6c7c8c9cacbcccdcecfc0c1c2c3c4c5c6c7c8c9cacbcccdcecfc0")
 	x, err := NewX25519PrivateKey(private)
 	require.NoError(t, err)
 	id := identity(t, seed).WithX25519(x)

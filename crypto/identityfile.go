@@ -47,6 +47,9 @@ func LoadIdentity(path string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identity file: %w", err)
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("identity file %s: it is a directory", path)
+	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("identity file %s: other users have access to it (mode %04o); if they cannot have read it, chmod 600 it, else make a new identity", path, perm)
 	}
@@ -110,7 +113,7 @@ func createExclusive(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, ".identity-*") // with mode 0600
 	if err != nil {
-		return fmt.Errorf("identity file: %w", err)
+		return fmt.Errorf("identity file %s: %w", path, err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.Write(text)

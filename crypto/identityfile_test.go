@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/race"
 )
 
 func withSeparateX25519(t testing.TB) *Identity {
@@ -121,6 +123,9 @@ func TestLoadIdentityRefuses(t *testing.T) {
 }
 
 func TestLoadIdentityFlippedBits(t *testing.T) {
+	if race.Enabled {
+		t.Skip("nothing in it is concurrent")
+	}
 	t.Parallel()
 	id := withSeparateX25519(t)
 	text := id.appendText(nil)
@@ -152,7 +157,12 @@ func TestLoadIdentityPermissions(t *testing.T) {
 	assert.NoError(t, err)
 
 	_, err = LoadIdentity(t.TempDir())
-	assert.Error(t, err, "a directory")
+	assert.ErrorContains(t, err, "it is a directory", "and nothing about its mode")
+
+	path = filepath.Join(t.TempDir(), "none", "identity")
+	_, err = LoadOrCreateIdentity(path)
+	assert.ErrorContains(t, err, path+": ", "not only a temporary name")
+	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 func TestLoadOrCreateIdentityConcurrently(t *testing.T) {

@@ -2,7 +2,6 @@ package crypto
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"testing"
 
@@ -23,17 +22,6 @@ type hexBytes []byte
 func (b *hexBytes) UnmarshalText(text []byte) (err error) {
 	*b, err = hex.DecodeString(string(text))
 	return err
-}
-
-// vectors reads the cases of a vector file.
-func vectors[Case any](t testing.TB, name string) []Case {
-	t.Helper()
-	b, err := os.ReadFile("testdata/" + name + ".json")
-	require.NoError(t, err)
-	var file struct{ Cases []Case }
-	require.NoError(t, json.Unmarshal(b, &file))
-	require.NotEmpty(t, file.Cases)
-	return file.Cases
 }
 
 // A brepFrame is a frame of a vector file, cut as brep.md lays it out.
@@ -67,13 +55,6 @@ func generate(t testing.TB) *Identity {
 	id, err := GenerateIdentity()
 	require.NoError(t, err)
 	return id
-}
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	require.NoError(t, err)
-	return b
 }
 
 // flipEachBit calls f with copies of b that differ from it in one bit each.

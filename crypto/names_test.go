@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 func TestWordList(t *testing.T) {
@@ -42,7 +44,7 @@ func TestSelfCertifyingAddress(t *testing.T) {
 		PubKey  string `json:"pubkey_base64"`
 		Address string
 	}
-	for _, c := range vectors[testCase](t, "self_certifying") {
+	for _, c := range vectors.Cases[testCase](t, "self_certifying.json") {
 		k, err := ParseX25519Key(c.PubKey)
 		require.NoError(t, err)
 		assert.Equal(t, c.Address, k.Address())

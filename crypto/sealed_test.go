@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/race"
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 type sealedCase struct {
@@ -39,7 +42,7 @@ func (c sealedCase) openKey(t testing.TB) *OpenKey {
 }
 
 func TestSealedVectors(t *testing.T) {
-	cases := vectors[sealedCase](t, "sealed")
+	cases := vectors.Cases[sealedCase](t, "sealed.json")
 	var all []*OpenKey
 	for _, c := range cases {
 		all = append(all, c.openKey(t))
@@ -95,6 +98,9 @@ func TestSealedDerivedKey(t *testing.T) {
 }
 
 func TestSealedFlippedBits(t *testing.T) {
+	if race.Enabled {
+		t.Skip("nothing in it is concurrent")
+	}
 	t.Parallel()
 	from, self := generate(t), generate(t)
 	id := [16]byte{7}
@@ -343,7 +349,7 @@ func TestSignFrame(t *testing.T) {
 func FuzzOpenSealed(f *testing.F) {
 	from := identity(f, bytes.Repeat([]byte{1}, 32))
 	var keys []*OpenKey
-	for _, c := range vectors[sealedCase](f, "sealed") {
+	for _, c := range vectors.Cases[sealedCase](f, "sealed.json") {
 		keys = append(keys, c.openKey(f))
 		f.Add([]byte(c.MessageID), parseFrame(f, c.Frame).payload)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 type signedCase struct {
@@ -19,7 +21,7 @@ type signedCase struct {
 }
 
 func TestSignedVectors(t *testing.T) {
-	for _, c := range append(vectors[signedCase](t, "brep_signed"), vectors[signedCase](t, "brep_signed_both")...) {
+	for _, c := range append(vectors.Cases[signedCase](t, "brep_signed.json"), vectors.Cases[signedCase](t, "brep_signed_both.json")...) {
 		want := vectorContent(t, c.ContentType, c.Content)
 		for _, layout := range []struct {
 			frame hexBytes
@@ -159,7 +161,7 @@ func TestSignedAllocates(t *testing.T) {
 }
 
 func FuzzOpenSigned(f *testing.F) {
-	for _, c := range vectors[signedCase](f, "brep_signed") {
+	for _, c := range vectors.Cases[signedCase](f, "brep_signed.json") {
 		h, e := parseFrame(f, c.Header), parseFrame(f, c.Embedded)
 		f.Add(h.sender.bytes(), h.sig[:], h.payload)
 		f.Add(e.sender.bytes(), e.sig[:], e.payload)

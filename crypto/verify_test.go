@@ -9,6 +9,8 @@ import (
 	"filippo.io/edwards25519"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 type edgeCase struct {
@@ -21,7 +23,7 @@ type edgeCase struct {
 
 func TestVerifyEdges(t *testing.T) {
 	onlyStrict := 0
-	for _, c := range vectors[edgeCase](t, "ed25519_edge") {
+	for _, c := range vectors.Cases[edgeCase](t, "ed25519_edge.json") {
 		if len(c.Public) != 32 || len(c.Signature) != 64 {
 			assert.False(t, c.Accept, c.Name) // the types refuse it
 			continue
@@ -49,7 +51,7 @@ func TestVerifyEdges(t *testing.T) {
 func lowOrderKeys(t testing.TB) []PublicKey {
 	var keys []PublicKey
 	seen := map[PublicKey]bool{}
-	for _, c := range vectors[edgeCase](t, "ed25519_edge") {
+	for _, c := range vectors.Cases[edgeCase](t, "ed25519_edge.json") {
 		if !strings.HasPrefix(c.Name, "small order") && !strings.HasPrefix(c.Name, "non-canonical key") {
 			continue
 		}

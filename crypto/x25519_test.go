@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/internal/vectors"
 )
 
 func TestEd25519ToX25519(t *testing.T) {
@@ -17,7 +19,7 @@ func TestEd25519ToX25519(t *testing.T) {
 		XPublic hexBytes `json:"x25519_public"`
 		XPriv   hexBytes `json:"x25519_private"`
 	}
-	for _, c := range vectors[testCase](t, "ed25519_to_x25519") {
+	for _, c := range vectors.Cases[testCase](t, "ed25519_to_x25519.json") {
 		id := identity(t, c.Seed)
 		assert.Equal(t, PublicKey(c.Public), id.Public())
 		assert.Equal(t, []byte(c.XPriv), id.X25519().key().Bytes())
@@ -45,10 +47,10 @@ var lowOrderX25519 = []string{
 func weakX25519(t testing.TB) []X25519Key {
 	var keys []X25519Key
 	for _, s := range lowOrderX25519 {
-		keys = append(keys, X25519Key(unhex(t, s)))
+		keys = append(keys, X25519Key(vectors.Unhex(t, s)))
 	}
 	for low := 0xef; low <= 0xff; low++ {
-		k := X25519Key(unhex(t, lowOrderX25519[6]))
+		k := X25519Key(vectors.Unhex(t, lowOrderX25519[6]))
 		k[0] = byte(low)
 		keys = append(keys, k)
 	}
@@ -123,7 +125,7 @@ func TestNewX25519PrivateKey(t *testing.T) {
 }
 
 func TestParseX25519Key(t *testing.T) {
-	key := X25519Key(unhex(t, "fbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbef"))
+	key := X25519Key(vectors.Unhex(t, "fbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbefbef"))
 	text := key.String()
 	got, err := ParseX25519Key(text)
 	require.NoError(t, err)
