@@ -7,6 +7,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/internal/vectors"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +26,7 @@ func (in *fuzzInput) take(n int) []byte {
 func FuzzStrangers(f *testing.F) {
 	for _, v := range v2Vectors(f) {
 		for _, s := range []string{v.ChallengeFrame, v.ResponseFrame, v.ConfirmFrame} {
-			f.Add(append([]byte{0, 0}, unhex(f, s)...))
+			f.Add(append([]byte{0, 0}, vectors.Unhex(f, s)...))
 		}
 	}
 	for op := range byte(8) {

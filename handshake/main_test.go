@@ -2,11 +2,8 @@ package handshake
 
 import (
 	"bytes"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"testing"
 
 	"github.com/sotto-relay/sotto/crypto"
@@ -28,21 +25,6 @@ func identityFromSeed(t testing.TB, seed []byte) *crypto.Identity {
 	id, err := crypto.IdentityFromSeed(seed)
 	require.NoError(t, err)
 	return id
-}
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	require.NoError(t, err)
-	return b
-}
-
-func readVectors(t testing.TB, name string, cases any) {
-	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
-	require.NoError(t, err)
-	file := struct{ Cases any }{cases}
-	require.NoError(t, json.Unmarshal(data, &file))
 }
 
 // decode returns the frame that f is on the wire, so that nothing is shared with

@@ -160,7 +160,7 @@ func TestFileTrustRefusesFile(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "known_relays")
 		require.NoError(t, os.Mkdir(path, 0o700))
-		require.Error(t, writeFile(path, []byte("x")))
+		require.Error(t, NewFileTrust(path).Remember("a", crypto.PublicKey{}))
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		assert.Len(t, entries, 1, "no temporary file is left")

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/internal/atomicfile"
 )
 
 // A FileTrust is a TrustStore in a file of one line per relay: address, space,
@@ -59,7 +59,7 @@ func (t *FileTrust) Remember(address string, key crypto.PublicKey) error {
 	if old, ok := keys[address]; ok {
 		return sameKey(old, key)
 	}
-	return writeFile(t.path, fmt.Appendf(content, "%s %v\n", address, key))
+	return atomicfile.Write(t.path, fmt.Appendf(content, "%s %v\n", address, key))
 }
 
 // read returns the keys and the file as it is.
@@ -107,25 +107,3 @@ func checkAddress(address string) error {
 }
 
 func notInAddress(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
-
-// writeFile replaces the file at path in one step. The new file is durable
-// before it takes the name.
-func writeFile(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/internal/vectors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -19,8 +20,8 @@ type v2Vector struct {
 	ConfirmFrame   string `json:"confirm_frame"`
 }
 
-func v2Vectors(t testing.TB) (cases []v2Vector) {
-	readVectors(t, "handshake_v2.json", &cases)
+func v2Vectors(t testing.TB) []v2Vector {
+	cases := vectors.Cases[v2Vector](t, "handshake_v2.json")
 	require.Len(t, cases, 6)
 	return cases
 }
@@ -30,8 +31,8 @@ func v2Vectors(t testing.TB) (cases []v2Vector) {
 func TestVectorsV2(t *testing.T) {
 	other := make([]byte, 32) // randomness of the side that the vector does not show
 	for _, v := range v2Vectors(t) {
-		client, relay := identityFromSeed(t, unhex(t, v.ClientSeed)), identityFromSeed(t, unhex(t, v.RelaySeed))
-		challenge, nonce := unhex(t, v.Challenge), unhex(t, v.ClientNonce)
+		client, relay := identityFromSeed(t, vectors.Unhex(t, v.ClientSeed)), identityFromSeed(t, vectors.Unhex(t, v.RelaySeed))
+		challenge, nonce := vectors.Unhex(t, v.Challenge), vectors.Unhex(t, v.ClientNonce)
 
 		var asks, answers machine
 		var first []byte
@@ -53,11 +54,11 @@ func TestVectorsV2(t *testing.T) {
 			must(t, d, a.Challenge())
 			asks, answers = d, a
 		}
-		assert.Equal(t, unhex(t, v.ChallengeFrame), first)
-		assert.Equal(t, unhex(t, v.ResponseFrame), must(t, answers, decode(t, first)).Append(nil))
-		assert.Equal(t, unhex(t, v.ConfirmFrame), must(t, asks, decode(t, unhex(t, v.ResponseFrame))).Append(nil))
+		assert.Equal(t, vectors.Unhex(t, v.ChallengeFrame), first)
+		assert.Equal(t, vectors.Unhex(t, v.ResponseFrame), must(t, answers, decode(t, first)).Append(nil))
+		assert.Equal(t, vectors.Unhex(t, v.ConfirmFrame), must(t, asks, decode(t, vectors.Unhex(t, v.ResponseFrame))).Append(nil))
 		if c, ok := answers.(*Client); ok {
-			must(t, c, decode(t, unhex(t, v.ConfirmFrame)))
+			must(t, c, decode(t, vectors.Unhex(t, v.ConfirmFrame)))
 			r, ok := c.Relay()
 			require.True(t, ok)
 			assert.Equal(t, Relay{Key: relay.Public(), Version: 2, FirstContact: true}, r)
@@ -66,24 +67,22 @@ func TestVectorsV2(t *testing.T) {
 }
 
 func TestVectorsV1(t *testing.T) {
-	var cases []struct {
+	type vector struct {
 		Seed          string `json:"seed"`
 		Public        string `json:"public"`
 		Challenge     string `json:"challenge"`
 		ResponseFrame string `json:"response_frame"`
 	}
-	readVectors(t, "brep_handshake_v1.json", &cases)
-	require.NotEmpty(t, cases)
 	relay := testIdentity(t, 1)
-	for _, v := range cases {
-		id := identityFromSeed(t, unhex(t, v.Seed))
-		a := newAcceptor(t, &AcceptorConfig{Identity: relay, Rand: random(unhex(t, v.Challenge))})
+	for _, v := range vectors.Cases[vector](t, "brep_handshake_v1.json") {
+		id := identityFromSeed(t, vectors.Unhex(t, v.Seed))
+		a := newAcceptor(t, &AcceptorConfig{Identity: relay, Rand: random(vectors.Unhex(t, v.Challenge))})
 		c := NewClient(&ClientConfig{Identity: id, AllowLegacy: true})
 
 		first := clone(t, a.Challenge())
 		first.Sender = crypto.PublicKey{} // as older relays do
 		answer := must(t, c, first)
-		assert.Equal(t, unhex(t, v.ResponseFrame), answer.Append(nil))
+		assert.Equal(t, vectors.Unhex(t, v.ResponseFrame), answer.Append(nil))
 
 		confirm := must(t, a, answer)
 		assert.Equal(t, []byte{1}, confirm.Payload)
