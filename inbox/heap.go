@@ -9,7 +9,7 @@ import (
 // that it has in the heap, counted from 1; 0 when it is in none.
 type timed interface {
 	due() time.Duration
-	at() *int
+	at() *int32
 }
 
 // A heap has what is due first at index 0. Unlike container/heap it finds what
@@ -20,9 +20,9 @@ type heap[T timed] []T
 func (h *heap[T]) set(x T) {
 	if *x.at() == 0 {
 		*h = append(*h, x)
-		*x.at() = len(*h)
+		*x.at() = int32(len(*h))
 	}
-	h.fix(*x.at() - 1)
+	h.fix(int(*x.at()) - 1)
 }
 
 // remove takes x out, if it is there.
@@ -30,7 +30,7 @@ func (h *heap[T]) remove(x T) {
 	if *x.at() == 0 {
 		return
 	}
-	i, last := *x.at()-1, len(*h)-1
+	i, last := int(*x.at())-1, len(*h)-1
 	h.swap(i, last)
 	*h = slices.Delete(*h, last, last+1)
 	*x.at() = 0
@@ -75,5 +75,5 @@ func (h heap[T]) less(i, j int) bool { return h[i].due() < h[j].due() }
 
 func (h heap[T]) swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	*h[i].at(), *h[j].at() = i+1, j+1
+	*h[i].at(), *h[j].at() = int32(i+1), int32(j+1)
 }

@@ -50,6 +50,10 @@ type Quota struct {
 	Bytes     int64 // sum of len(Data)
 	PerSender int   // entries from one sender; one more is always refused
 
+	// SenderTotal bounds the entries from one sender to all recipients together,
+	// of those that were put with a SenderTotal; one more is always refused.
+	SenderTotal int
+
 	// DropOldest makes room at Messages and Bytes by dropping the oldest
 	// entries, leased or not, instead of refusing the new one. What is larger
 	// than Bytes by itself is refused all the same, and drops nothing.
@@ -79,7 +83,7 @@ type Result struct {
 // Errors of a Put that the sender is told of.
 var (
 	ErrInboxFull   = errors.New("inbox full")               // the recipient's quota
-	ErrSenderQuota = errors.New("too many from one sender") // Quota.PerSender
+	ErrSenderQuota = errors.New("too many from one sender") // Quota.PerSender, Quota.SenderTotal
 	ErrStorageFull = errors.New("storage full")             // the store as a whole
 	ErrExpired     = errors.New("expired")                  // Entry.Expires was past already
 	ErrClosed      = errors.New("inbox: store is closed")
@@ -104,7 +108,8 @@ type Store interface {
 	Entries(ctx context.Context, to Address, from uint64) iter.Seq2[*Entry, error]
 
 	// Delete removes entries by number, leased, expired or not. Numbers that are
-	// not there are no error. It returns how many were there.
+	// not there are no error. It returns how many were there, also with an error:
+	// then they are gone, and may come back after a restart.
 	Delete(ctx context.Context, to Address, seqs ...uint64) (int, error)
 
 	// Lease hides entries from Entries until the given time, or until Release or
@@ -130,4 +135,12 @@ type Store interface {
 	// Close makes every later call fail with ErrClosed, after what was begun is
 	// durable. It may be called more than once.
 	Close() error
+}
+
+// A Lister is a Store that can say whom it keeps entries for. Without that, a mesh
+// does not know after a restart whose mail there is, until more of it comes.
+type Lister interface {
+	// Addressees returns the recipients that have entries, in no order. Those whose
+	// entries have all expired may be among them.
+	Addressees(ctx context.Context) ([]Address, error)
 }

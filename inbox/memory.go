@@ -6,17 +6,26 @@ import (
 	"hash/maphash"
 	"iter"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// never is the time of what does not expire: 292 years after the start.
-const never = time.Duration(math.MaxInt64)
 
 const (
 	shards    = 64
 	batchSize = 64 // entries handled under one lock: some ten microseconds
 )
+
+// entryOverhead is what an entry takes beside its Data and names when it is the
+// only one of its recipient, measured: record, box, sender, and the share of the
+// tables and the heaps.
+const entryOverhead = 640
+
+// cost is what an entry counts against MemoryOptions.MaxBytes. Names count in
+// full with each entry although entries share them.
+func cost(to, from Address, size int) int64 {
+	return int64(size+len(to.Name)+len(from.Name)) + entryOverhead
+}
 
 // MemoryOptions are the options of [NewMemory] and [NewMemoryState]. A nil
 // pointer means the defaults.
@@ -48,16 +57,47 @@ type Memory struct {
 	start  time.Time
 	seed   maphash.Seed
 	max    int64
-	used   atomic.Int64 // sum of the costs of all nodes
+	used   atomic.Int64 // sum of the costs of all entries
+	totals SenderTotals[kept]
 	shards [shards]shard
 }
 
-var _ Store = (*Memory)(nil)
+// A shard holds the recipients that hash to it.
+type shard struct {
+	mu     sync.Mutex
+	closed bool
+	Index[kept]
+}
+
+// kept is what an Index does not know of an entry. It never changes, so it may
+// be read without the lock.
+type kept struct {
+	data            []byte
+	stored, expires time.Time
+	form, flags     uint8
+}
+
+// entry returns a stored entry, with its Data or without.
+func entry(rec *Record[kept], data []byte) *Entry {
+	return &Entry{
+		To: rec.To(), From: rec.From(), ID: rec.ID, Form: rec.Value.form, Flags: rec.Value.flags, Data: data,
+		Stored: rec.Value.stored, Expires: rec.Value.expires, Seq: rec.Seq,
+	}
+}
+
+var (
+	_ Store  = (*Memory)(nil)
+	_ Lister = (*Memory)(nil)
+)
 
 // NewMemory returns an empty store. It needs no Close, unless callers that still
 // use it shall be refused.
 func NewMemory(o *MemoryOptions) *Memory {
-	return &Memory{start: time.Now(), seed: maphash.MakeSeed(), max: o.maxBytes()}
+	m := &Memory{start: time.Now(), seed: maphash.MakeSeed(), max: o.maxBytes()}
+	for i := range m.shards {
+		m.shards[i].Totals = &m.totals
+	}
+	return m
 }
 
 // now and since measure from the start. Sub prefers monotonic readings and
@@ -66,7 +106,7 @@ func (m *Memory) now() time.Duration              { return time.Since(m.start) }
 func (m *Memory) since(t time.Time) time.Duration { return t.Sub(m.start) }
 func (m *Memory) expiry(t time.Time) time.Duration {
 	if t.IsZero() {
-		return never
+		return Never
 	}
 	return m.since(t)
 }
@@ -97,45 +137,43 @@ func (m *Memory) put(ctx context.Context, e *Entry, q Quota) (res Result) {
 		return Result{Err: err}
 	}
 	defer s.mu.Unlock()
-	now, expires := m.now(), m.expiry(e.Expires)
-	if expires <= now {
-		return Result{Err: ErrExpired}
+	expires := m.expiry(e.Expires)
+	a := s.Admit(e, len(data), expires, q, m.now())
+	for _, rec := range a.Expired {
+		m.used.Add(-costOf(rec))
+		res.Expired = append(res.Expired, entry(rec, nil))
 	}
-	if b := s.boxes.get(e.To); b != nil {
-		for n := b.expired(now); n != nil; n = b.expired(now) {
-			m.used.Add(-s.remove(n))
-			res.Expired = append(res.Expired, n.withoutData())
-		}
-	}
-	b := s.boxes.get(e.To)
-	from := s.senders.get(senderKey{b, e.From})
-	if n := s.ids.get(idKey{from, e.ID}); n != nil {
-		res.Seq, res.Repeat = n.Seq, true
+	if a.Repeat != nil {
+		res.Seq, res.Repeat = a.Repeat.Seq, true
 		return res
 	}
-	if from != nil && q.PerSender > 0 && from.count >= q.PerSender {
-		res.Err = ErrSenderQuota
+	if a.Err != nil {
+		res.Err = a.Err
 		return res
 	}
-	victims, ok := b.victims(q, int64(len(data)))
-	if !ok {
-		res.Err = ErrInboxFull
-		return res
+	more := cost(e.To, e.From, len(data))
+	for _, rec := range a.Dropped {
+		more -= costOf(rec)
 	}
-	cost := e.cost()
-	for _, v := range victims {
-		cost -= v.cost()
-	}
-	if !m.reserve(cost) {
+	if !m.reserve(more) {
+		s.Withdraw(e, q)
 		res.Err = ErrStorageFull
 		return res
 	}
-	for _, v := range victims {
-		s.remove(v)
-		res.Dropped = append(res.Dropped, v.withoutData())
+	for _, rec := range a.Dropped {
+		s.Remove(rec)
+		res.Dropped = append(res.Dropped, entry(rec, nil))
 	}
-	res.Seq = s.add(e, data, expires)
+	res.Seq = s.Add(e, len(data), expires, q, kept{data, e.Stored, e.Expires, e.Form, e.Flags}).Seq
 	return res
+}
+
+func costOf(rec *Record[kept]) int64 { return cost(rec.To(), rec.From(), rec.Size) }
+
+// remove takes an entry out of a shard, which is locked.
+func (m *Memory) remove(s *shard, rec *Record[kept]) {
+	m.used.Add(-costOf(rec))
+	s.Remove(rec)
 }
 
 // reserve takes n more bytes, or none when they are not to be had.
@@ -155,7 +193,7 @@ func (m *Memory) reserve(n int64) bool {
 // began.
 func (m *Memory) Entries(ctx context.Context, to Address, from uint64) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		var batch [batchSize]*node
+		var batch [batchSize]*Record[kept]
 		last := uint64(math.MaxUint64)
 		for next := from; ; {
 			s, err := m.lock(ctx, to)
@@ -163,22 +201,18 @@ func (m *Memory) Entries(ctx context.Context, to Address, from uint64) iter.Seq2
 				yield(nil, err)
 				return
 			}
-			var found int
-			if b := s.boxes.get(to); b != nil {
-				last = min(last, b.last)
-				found = b.visible(batch[:], next, last, m.now())
-			}
+			last = min(last, s.Last())
+			found := s.Visible(batch[:], to, next, last, m.now())
 			s.mu.Unlock()
-			for _, n := range batch[:found] {
+			for _, rec := range batch[:found] {
 				if err := ctx.Err(); err != nil {
 					yield(nil, err)
 					return
 				}
-				if n.expires <= m.now() { // the body takes its time
+				if rec.Expires <= m.now() { // the body takes its time
 					continue
 				}
-				e := n.Entry
-				if !yield(&e, nil) {
+				if !yield(entry(rec, rec.Value.data), nil) {
 					return
 				}
 			}
@@ -192,8 +226,8 @@ func (m *Memory) Entries(ctx context.Context, to Address, from uint64) iter.Seq2
 
 // Delete implements [Store].
 func (m *Memory) Delete(ctx context.Context, to Address, seqs ...uint64) (deleted int, err error) {
-	err = m.each(ctx, to, seqs, func(s *shard, n *node) {
-		m.used.Add(-s.remove(n))
+	err = m.each(ctx, to, seqs, func(s *shard, rec *Record[kept]) {
+		m.remove(s, rec)
 		deleted++
 	})
 	return deleted, err
@@ -201,10 +235,10 @@ func (m *Memory) Delete(ctx context.Context, to Address, seqs ...uint64) (delete
 
 // Lease implements [Store].
 func (m *Memory) Lease(ctx context.Context, to Address, until time.Time, seqs ...uint64) (leased []uint64, err error) {
-	err = m.each(ctx, to, seqs, func(_ *shard, n *node) {
-		if now := m.now(); n.expires > now && n.leased <= now {
-			n.leased = m.since(until)
-			leased = append(leased, n.Seq)
+	err = m.each(ctx, to, seqs, func(_ *shard, rec *Record[kept]) {
+		if now := m.now(); rec.Expires > now && rec.Leased <= now {
+			rec.Leased = m.since(until)
+			leased = append(leased, rec.Seq)
 		}
 	})
 	return leased, err
@@ -212,23 +246,19 @@ func (m *Memory) Lease(ctx context.Context, to Address, until time.Time, seqs ..
 
 // Release implements [Store].
 func (m *Memory) Release(ctx context.Context, to Address, seqs ...uint64) error {
-	return m.each(ctx, to, seqs, func(_ *shard, n *node) { n.leased = 0 })
+	return m.each(ctx, to, seqs, func(_ *shard, rec *Record[kept]) { rec.Leased = 0 })
 }
 
 // each calls do, under the lock, for the entries that are there.
-func (m *Memory) each(ctx context.Context, to Address, seqs []uint64, do func(*shard, *node)) error {
+func (m *Memory) each(ctx context.Context, to Address, seqs []uint64, do func(*shard, *Record[kept])) error {
 	s, err := m.lock(ctx, to)
 	if err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	b := s.boxes.get(to)
-	if b == nil {
-		return nil
-	}
 	for _, seq := range seqs {
-		if n := b.find(seq); n != nil {
-			do(s, n)
+		if rec := s.Find(to, seq); rec != nil {
+			do(s, rec)
 		}
 	}
 	return nil
@@ -241,15 +271,7 @@ func (m *Memory) Count(ctx context.Context, to Address) (messages int, bytes int
 		return 0, 0, err
 	}
 	defer s.mu.Unlock()
-	b := s.boxes.get(to)
-	if b == nil {
-		return 0, 0, nil
-	}
-	messages, bytes = b.live, b.bytes
-	b.expiring.until(m.now(), func(n *node) {
-		messages--
-		bytes -= int64(len(n.Data))
-	})
+	messages, bytes = s.Count(to, m.now())
 	return messages, bytes, nil
 }
 
@@ -262,14 +284,33 @@ func (m *Memory) Totals(ctx context.Context) (messages int, bytes int64, err err
 		s := &m.shards[i]
 		s.mu.Lock()
 		closed := s.closed
-		messages += s.messages
-		bytes += s.bytes
+		n, size := s.Sum()
 		s.mu.Unlock()
+		messages += n
+		bytes += size
 		if closed {
 			return 0, 0, ErrClosed
 		}
 	}
 	return messages, bytes, nil
+}
+
+// Addressees implements [Lister].
+func (m *Memory) Addressees(ctx context.Context) (all []Address, err error) {
+	for i := range m.shards {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s := &m.shards[i]
+		s.mu.Lock()
+		some, closed := s.Addressees(), s.closed
+		s.mu.Unlock()
+		if closed {
+			return nil, ErrClosed
+		}
+		all = append(all, some...)
+	}
+	return all, nil
 }
 
 // Purge implements [Store].
@@ -279,15 +320,15 @@ func (m *Memory) Purge(ctx context.Context, limit int, expired func(*Entry)) (pu
 			if err := ctx.Err(); err != nil {
 				return purged, err
 			}
-			var batch [batchSize]*node
+			var batch [batchSize]*Record[kept]
 			n, err := m.purge(&m.shards[i], batch[:max(0, min(batchSize, limit-purged))])
 			if err != nil {
 				return purged, err
 			}
 			purged += n
-			for _, n := range batch[:n] {
+			for _, rec := range batch[:n] {
 				if expired != nil {
-					expired(n.withoutData())
+					expired(entry(rec, nil))
 				}
 			}
 			if purged >= limit {
@@ -300,19 +341,19 @@ func (m *Memory) Purge(ctx context.Context, limit int, expired func(*Entry)) (pu
 }
 
 // purge removes expired entries of one shard until batch is full.
-func (m *Memory) purge(s *shard, batch []*node) (n int, err error) {
+func (m *Memory) purge(s *shard, batch []*Record[kept]) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return 0, ErrClosed
 	}
 	for now := m.now(); n < len(batch); n++ {
-		e := s.expired(now)
-		if e == nil {
+		rec := s.Expired(now)
+		if rec == nil {
 			break
 		}
-		m.used.Add(-s.remove(e))
-		batch[n] = e
+		m.remove(s, rec)
+		batch[n] = rec
 	}
 	return n, nil
 }
@@ -323,8 +364,9 @@ func (m *Memory) Close() error {
 		s := &m.shards[i]
 		s.mu.Lock()
 		s.closed = true
-		s.boxes, s.senders, s.ids, s.expiring = table[Address, *box]{}, table[senderKey, *sender]{}, table[idKey, *node]{}, nil
+		s.Index = Index[kept]{}
 		s.mu.Unlock()
 	}
+	m.totals.Reset()
 	return nil
 }

@@ -52,7 +52,7 @@ func TestMemoryFull(t *testing.T) {
 	s := inbox.NewMemory(&inbox.MemoryOptions{MaxBytes: 100_000})
 	e := inbox.Entry{To: bob, From: alice, Data: make([]byte, 1000)}
 	fits := fillUp(t, s, e)
-	assert.InDelta(t, 63, fits, 3)
+	assert.InDelta(t, 60, fits, 3)
 	messages, bytes, err := s.Totals(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, fits, messages)
@@ -81,7 +81,14 @@ func TestMemoryFull(t *testing.T) {
 	assert.Equal(t, inbox.ErrStorageFull, res.Err)
 	assert.Empty(t, res.Dropped)
 
-	for _, seq := range append(seqs[1:], res.Seq, seqs[fits-1]+1) {
+	// What found no room does not count against its sender.
+	total := inbox.Quota{SenderTotal: 1}
+	assert.Equal(t, inbox.ErrStorageFull, put(s, &large, total).Err)
+	res = put(s, &e, inbox.Quota{Messages: fits, SenderTotal: 1, DropOldest: true})
+	assert.NoError(t, res.Err)
+	assert.Equal(t, inbox.ErrSenderQuota, put(s, &large, total).Err)
+
+	for _, seq := range append(seqs[2:], res.Seq-1, res.Seq, seqs[fits-1]+1) {
 		_, err := s.Delete(ctx, bob, seq)
 		require.NoError(t, err)
 	}
@@ -105,22 +112,23 @@ func heapInUse() int64 {
 func TestMemoryMaxBytes(t *testing.T) {
 	const limit = 4 << 20
 	for _, c := range []struct {
-		name               string
-		each, size         int // entries a recipient, bytes of Data
-		minTaken, maxTaken float64
+		name                string
+		each, size, senders int // entries a recipient, bytes of Data
+		minTaken, maxTaken  float64
 	}{
-		{"empty entries", 10, 0, 0.3, 1},
-		{"an entry each", 1, 100, 0.4, 1.2},
-		{"few recipients", 5_000, 100, 0.3, 1},
-		{"large", 10, 4096, 0.9, 1.1},
+		{"empty entries", 10, 0, 7, 0.3, 1},
+		{"an entry each", 1, 100, 7, 0.4, 1.2},
+		{"an entry each, and of each", 1, 100, 1_000_000, 0.4, 1.2},
+		{"few recipients", 5_000, 100, 7, 0.3, 1},
+		{"large", 10, 4096, 7, 0.9, 1.1},
 	} {
 		before := heapInUse()
 		s := inbox.NewMemory(&inbox.MemoryOptions{MaxBytes: limit})
 		n := 0
 		for ; ; n++ {
-			e := &inbox.Entry{To: address(n / c.each), From: address(-n % 7), Data: make([]byte, c.size), Expires: time.Now().Add(time.Hour)}
+			e := &inbox.Entry{To: address(n / c.each), From: address(-n % c.senders), Data: make([]byte, c.size), Expires: time.Now().Add(time.Hour)}
 			binary.BigEndian.PutUint64(e.ID[:], uint64(n+1))
-			if put(s, e, inbox.Quota{}).Err != nil {
+			if put(s, e, inbox.Quota{SenderTotal: 1_000_000}).Err != nil {
 				break
 			}
 		}

@@ -23,6 +23,7 @@ var storeCases = []struct {
 	{"changes while iterating", (*rig).changing},
 	{"quotas", (*rig).quotas},
 	{"quotas of the specification", (*rig).specQuotas},
+	{"quotas of senders in all", (*rig).senderTotals},
 	{"repeats", (*rig).repeats},
 	{"leases", (*rig).leases},
 	{"expiry", (*rig).expiry},
@@ -33,6 +34,8 @@ var storeCases = []struct {
 	{"contexts", (*rig).contexts},
 	{"close", (*rig).closes},
 	{"reopen", (*rig).reopens},
+	{"addressees", (*rig).addressees},
+	{"quotas under concurrent putters", (*rig).totalAtOnce},
 	{"order of answers", (*rig).answers},
 	{"order under concurrent putters", (*rig).putters},
 	{"everything at once", (*rig).stress},
@@ -258,6 +261,63 @@ func (r *rig) specQuotas() {
 	r.delete(carol, 1, r.list(carol, 0)[0].Seq)
 	r.check(r.put(&inbox.Entry{To: carol, From: alice}, q).Err)
 	equal(r, "one more", r.put(&inbox.Entry{To: carol, From: alice}, q).Err, inbox.ErrSenderQuota)
+}
+
+func (r *rig) senderTotals() {
+	q := inbox.Quota{SenderTotal: 3}
+	put := func(to, from inbox.Address, d time.Duration, q inbox.Quota, want error) (seq uint64) {
+		r.Helper()
+		e := &inbox.Entry{To: to, From: from, Data: []byte("x")}
+		if d != 0 {
+			e.Expires = r.clock.Now().Add(d)
+		}
+		res := r.put(e, q)
+		equal(r, "error", res.Err, want)
+		return res.Seq
+	}
+	put(alice, alice, 0, inbox.Quota{}, nil) // put without it, so not counted
+	toBob := put(bob, alice, 0, q, nil)
+	put(carol, alice, time.Minute, q, nil)
+	put(alice, alice, time.Hour, q, nil)
+	for _, to := range []inbox.Address{alice, bob, carol, {Realm: 2, Name: "dave"}} {
+		put(to, alice, 0, q, inbox.ErrSenderQuota)
+	}
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, nil)
+	put(bob, inbox.Address{Realm: 2, Name: "alice"}, 0, q, nil) // another sender
+	put(bob, carol, 0, q, nil)
+
+	// What is deleted or has expired makes room, purged or not; what was refused
+	// took none.
+	put(bob, alice, 0, q, inbox.ErrSenderQuota)
+	r.delete(bob, 1, toBob)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4, Messages: 1}, inbox.ErrInboxFull)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, nil)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, inbox.ErrSenderQuota)
+	r.clock.Advance(time.Minute)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, nil)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, inbox.ErrSenderQuota)
+	equal(r, "purged", len(r.purge(10)), 1)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, inbox.ErrSenderQuota)
+	r.clock.Advance(time.Hour)
+	equal(r, "purged", len(r.purge(10)), 1)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, nil)
+	put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, inbox.ErrSenderQuota)
+
+	// A repeat is no other entry, and dropping makes room, but not for the one
+	// that drops.
+	id := &inbox.Entry{To: carol, From: carol, ID: inbox.ID{1}}
+	equal(r, "error", r.put(id, q).Err, nil)
+	equal(r, "error", r.put(id, inbox.Quota{SenderTotal: 1}).Repeat, true)
+	full := inbox.Quota{SenderTotal: 2, Messages: 1, DropOldest: true}
+	equal(r, "error", r.put(&inbox.Entry{To: carol, From: carol}, full).Err, inbox.ErrSenderQuota)
+	equal(r, "dropped", len(r.put(&inbox.Entry{To: carol, From: bob}, full).Dropped), 1)
+	put(carol, carol, 0, inbox.Quota{SenderTotal: 2}, nil)
+
+	if r.o.Reopen != nil {
+		r.s = r.o.Reopen(r.T, r.s)
+		put(bob, alice, 0, inbox.Quota{SenderTotal: 4}, inbox.ErrSenderQuota)
+		put(bob, alice, 0, inbox.Quota{SenderTotal: 5}, nil)
+	}
 }
 
 func (r *rig) repeats() {

@@ -82,6 +82,36 @@ func (r *rig) putters() {
 	r.totals(senders*each, 4*senders*each)
 }
 
+// totalAtOnce has one sender put to many recipients at once: as many as his
+// quota are stored, no more and no less.
+func (r *rig) totalAtOnce() {
+	const recipients, limit = 16, 100
+	var stored atomic.Int64
+	var putting, answered sync.WaitGroup
+	answered.Add(recipients * limit)
+	for i := range recipients {
+		putting.Go(func() {
+			to := inbox.Address{Name: string(rune('a' + i))}
+			for range limit {
+				r.s.Put(ctx, &inbox.Entry{To: to, From: alice}, inbox.Quota{SenderTotal: limit}, func(res inbox.Result) {
+					defer answered.Done()
+					switch res.Err {
+					case nil:
+						stored.Add(1)
+					case inbox.ErrSenderQuota:
+					default:
+						r.Error(res.Err)
+					}
+				})
+			}
+		})
+	}
+	putting.Wait()
+	answered.Wait()
+	equal(r, "stored", stored.Load(), limit)
+	r.totals(limit, 0)
+}
+
 // stress does everything at once and then checks the sum: what was stored was
 // deleted, has expired, was dropped, or is there.
 func (r *rig) stress() {

@@ -18,6 +18,7 @@ type model struct {
 type modelEntry struct {
 	inbox.Entry
 	leased time.Time
+	total  bool // put with a SenderTotal
 }
 
 func (e *modelEntry) live(now time.Time) bool {
@@ -62,6 +63,12 @@ func (m *model) put(e *inbox.Entry, q inbox.Quota, now time.Time) (res inbox.Res
 	if q.PerSender > 0 && sender > q.PerSender {
 		return inbox.Result{Err: inbox.ErrSenderQuota}
 	}
+	total := 1
+	for _, other := range m.entries {
+		if other.total && other.From == e.From && other.live(now) {
+			total++
+		}
+	}
 	if q.Bytes > 0 && int64(len(e.Data)) > q.Bytes {
 		return inbox.Result{Err: inbox.ErrInboxFull}
 	}
@@ -74,6 +81,9 @@ func (m *model) put(e *inbox.Entry, q inbox.Quota, now time.Time) (res inbox.Res
 		messages--
 		bytes -= int64(len(oldest.Data))
 		res.Dropped = append(res.Dropped, &oldest.Entry)
+	}
+	if q.SenderTotal > 0 && total > q.SenderTotal {
+		return inbox.Result{Err: inbox.ErrSenderQuota}
 	}
 	return res
 }
@@ -203,6 +213,9 @@ func (r *rig) randomPut(m *model, rnd *rand.Rand, to inbox.Address) {
 	if rnd.IntN(3) == 0 {
 		q.PerSender = 1 + rnd.IntN(10)
 	}
+	if rnd.IntN(3) == 0 {
+		q.SenderTotal = 1 + rnd.IntN(15)
+	}
 	want := m.put(e, q, now)
 	got := r.put(e, q)
 	r.gone(m, got.Expired)
@@ -221,7 +234,7 @@ func (r *rig) randomPut(m *model, rnd *rand.Rand, to inbox.Address) {
 	}
 	m.last[to] = got.Seq
 	e.Seq = got.Seq
-	m.entries = append(m.entries, &modelEntry{Entry: *e})
+	m.entries = append(m.entries, &modelEntry{Entry: *e, total: q.SenderTotal > 0})
 }
 
 func (r *rig) randomLease(m *model, rnd *rand.Rand, to inbox.Address) {
