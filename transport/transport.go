@@ -32,13 +32,13 @@ type Conn interface {
 	//
 	// ErrTooLarge means that one message was longer than the read limit and was
 	// skipped: the next Read returns the next message, and Write still works.
-	// What is longer than four times the limit ends the Conn instead, as does
-	// anything over the limit of a stream that cannot find the next message.
+	// What is longer than four times the limit is not skipped: the next Read ends
+	// the Conn, with CloseTooLarge. (So there is time for an answer.)
 	// A peer that closed is reported as a *CloseError (1005 when it named no code
 	// where the medium has codes), one that just went as io.EOF, within a message
 	// as io.ErrUnexpectedEOF; after the Conn's own Close it is an error of any
-	// kind. Past the read deadline the error is
-	// os.ErrDeadlineExceeded, and reading can go on after a new deadline.
+	// kind. Past the read deadline the error is os.ErrDeadlineExceeded, and reading
+	// can go on after a new deadline.
 	Read() (Kind, []byte, error)
 
 	// Write writes messages of one kind in order and returns how many it wrote
@@ -62,9 +62,8 @@ type Conn interface {
 
 	// Close ends the connection, with a close code (RFC 6455, section 7.4; 0 for
 	// none) and a reason of at most 123 bytes for the peer where the medium has
-	// them. It may
-	// be called any number of times; the first call counts. It does not wait for
-	// the peer. What an earlier Write left half written is abandoned.
+	// them. It may be called any number of times; the first call counts. It does
+	// not wait for the peer. What an earlier Write left half written is abandoned.
 	Close(code uint16, reason string) error
 
 	RemoteAddr() net.Addr
@@ -76,8 +75,8 @@ type Conn interface {
 
 // A TryWriter is a Conn that can write without waiting. TryWrite is Write,
 // except that it returns at once with what the medium takes now: (0, nil) when
-// that is nothing. It pays no attention to the write deadline. The two share one place in the stream, and one caller at a
-// time.
+// that is nothing. It pays no attention to the write deadline. The two share one
+// place in the stream, and one caller at a time.
 type TryWriter interface {
 	TryWrite(k Kind, msgs [][]byte) (n int, err error)
 }
@@ -130,14 +129,35 @@ type Key string
 // string: the bearer token of an HTTP upgrade, say.
 const TokenKey Key = "token"
 
+// KindsKey is true on media that tell Text from Binary, a bool.
+const KindsKey Key = "kinds"
+
+// DatagramKey is a [Datagram], on media that carry a session in datagrams.
+const DatagramKey Key = "datagram"
+
+// A Datagram is what a session that is carried in datagrams has instead of a
+// connection: a name and a token, which each datagram of the peer's brings. Its
+// methods may be called concurrently.
+type Datagram interface {
+	// Renew names the session and makes a new token for it, 32 hex digits. The
+	// tokens before it hold until it has been used.
+	Renew(name string) (token string)
+
+	// Proven says whether the peer has shown, with a token, that what is sent to
+	// where it is now reaches it. A session that moves to another IP address is
+	// unproven again.
+	Proven() bool
+}
+
 // A Framing cuts a byte stream into messages and back: what a dialect speaks
 // over TCP. It has no state and may be used concurrently.
 type Framing interface {
 	// Next finds the first message in b, which is what has come in of the stream
 	// and is not consumed, and is not empty. skip bytes stand before it, such as a
 	// length, and b[skip:skip+n] is the message. n is 0 if more has to come in;
-	// skip bytes are dropped then too. (So there are no empty messages.) It is
-	// called again with all that is not consumed whenever something has come in.
+	// skip bytes are dropped then too. With ErrEmpty it is a message without bytes.
+	// Next is called again with all that is not consumed whenever something has come
+	// in.
 	//
 	// max bounds n. A message that is longer is an error, as soon as that shows,
 	// with n as its length if there is a next message to be found behind it; so
@@ -156,6 +176,9 @@ const MaxHead = 16
 // ErrTooLarge is returned by Read for a message over the limit, which it has
 // skipped.
 var ErrTooLarge = errors.New("transport: message too large")
+
+// ErrEmpty is returned by a Framing for a message without bytes.
+var ErrEmpty = errors.New("transport: empty message")
 
 // ErrMalformed is what Read fails with, wrapped, when what the peer sent is none
 // of the medium's, or of the Framing's.

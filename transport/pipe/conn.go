@@ -16,6 +16,7 @@ type conn struct {
 
 	// Of the goroutine that reads.
 	limit int
+	lost  bool // a message was over four times the limit
 	dry   func()
 }
 
@@ -26,6 +27,9 @@ var (
 )
 
 func (c *conn) Read() (transport.Kind, []byte, error) {
+	if c.lost {
+		c.Close(transport.CloseTooLarge, "message too large")
+	}
 	m, ok, err := c.in.read(c.dry == nil)
 	if !ok && err == nil {
 		c.dry()
@@ -35,8 +39,8 @@ func (c *conn) Read() (transport.Kind, []byte, error) {
 	case err != nil:
 		return 0, nil, err
 	case (len(m.buf)+3)/4 > c.limit: // over 4 x limit, without an overflow
-		c.Close(transport.CloseTooLarge, "message too large")
-		return c.Read()
+		c.lost = true
+		return 0, nil, transport.ErrTooLarge
 	case len(m.buf) > c.limit:
 		return 0, nil, transport.ErrTooLarge
 	}
@@ -82,4 +86,9 @@ func (c *conn) Close(code uint16, reason string) error {
 
 func (c *conn) RemoteAddr() net.Addr { return Addr{} }
 
-func (c *conn) Value(any) any { return nil }
+func (c *conn) Value(key any) any {
+	if key == transport.KindsKey {
+		return true
+	}
+	return nil
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -36,7 +37,7 @@ func draining(t testing.TB) *conn {
 }
 
 func TestAllocs(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a sync.Pool forgets on purpose under the race detector")
 	}
 	s := draining(t)

@@ -87,6 +87,7 @@ type reader struct {
 	pools   *stream.Pools
 	fill    func() error // reads more than nothing into B[W:], or fails
 	excess  int          // bytes to pass over of a message that is too large
+	lost    bool         // it is not passed over
 }
 
 // partial says whether something has begun that its peer owes the rest of.
@@ -104,10 +105,17 @@ func (d *reader) next() ([]byte, error) {
 		if d.R < d.W {
 			skip, n, err := d.framing.Next(d.B[d.R:d.W], d.limit)
 			switch {
+			case err == transport.ErrEmpty && skip > 0:
+				d.R += skip
+				d.Units++
+				return d.B[d.R:d.R:d.R], nil
 			case err != nil && n <= 0:
 				return nil, fmt.Errorf("tcp: %w: %w", transport.ErrMalformed, err)
-			case err != nil && n > 4*d.limit:
+			case err != nil && n > 4*d.limit && d.lost:
 				return nil, &transport.CloseError{Code: transport.CloseTooLarge, Reason: "message too large"}
+			case err != nil && n > 4*d.limit:
+				d.lost = true
+				return nil, transport.ErrTooLarge
 			case err != nil:
 				d.excess = skip + n
 				continue

@@ -28,7 +28,7 @@ func TestConn(t *testing.T) {
 	}{
 		"tcp":       {},
 		"tls":       {secure: true},
-		"segmented": {wrap: func(l net.Listener) net.Listener { return segmented{l} }},
+		"segmented": {wrap: transporttest.Segmented},
 	} {
 		t.Run(name, func(t *testing.T) {
 			traits := transporttest.Traits{NoKinds: true, NoCodes: true, NoEmpty: true}
@@ -38,31 +38,6 @@ func TestConn(t *testing.T) {
 		})
 	}
 }
-
-// segmented accepts connections that read a byte at a time, for the first bytes.
-type segmented struct{ net.Listener }
-
-func (l segmented) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &segmentedConn{Conn: c}, nil
-}
-
-type segmentedConn struct {
-	net.Conn
-	reads int
-}
-
-func (c *segmentedConn) Read(b []byte) (int, error) {
-	if c.reads++; c.reads < 20_000 {
-		b = b[:min(1, len(b))]
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *segmentedConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 // TestOneByteSegments sends a session of brep frames a byte at a time.
 func TestOneByteSegments(t *testing.T) {
@@ -113,17 +88,17 @@ func TestWire(t *testing.T) {
 		{"limit", prefixed{}, message(x(limit)), []string{x(limit)}, io.EOF},
 		{"over the limit", prefixed{}, message(x(limit+1)) + message("a"), []string{"", "a"}, io.EOF},
 		{"over the limit twice", prefixed{}, message(x(limit+1)) + message(x(4*limit)) + message("a"), []string{"", "", "a"}, io.EOF},
-		{"four times the limit and one", prefixed{}, message(x(4*limit + 1)), nil, tooLarge},
-		{"length 0", prefixed{}, message("a") + message("") + message("b"), []string{"a"}, errEmpty},
-		{"length 2^32-1", prefixed{}, "\xff\xff\xff\xff" + x(2000), nil, tooLarge},
-		{"length 2^31", prefixed{}, "\x80\x00\x00\x00", nil, tooLarge},
-		{"GET", prefixed{}, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", nil, tooLarge},
+		{"four times the limit and one", prefixed{}, message(x(4*limit + 1)), []string{""}, tooLarge},
+		{"length 0", prefixed{}, message("a") + message("") + message("b"), []string{"a", "<empty>", "b"}, io.EOF},
+		{"length 2^32-1", prefixed{}, "\xff\xff\xff\xff" + x(2000), []string{""}, tooLarge},
+		{"length 2^31", prefixed{}, "\x80\x00\x00\x00", []string{""}, tooLarge},
+		{"GET", prefixed{}, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", []string{""}, tooLarge},
 
 		{"brep: GET", brep{}, "G", nil, frame.ErrMalformed},
 		{"brep: ClientHello", brep{}, "\x16\x03\x01", nil, frame.ErrMalformed},
 		{"brep: version", brep{}, "\x58\x02", nil, frame.ErrVersion},
-		{"brep: length 2^32-1", brep{}, "\x58\x01\x02\x00\xff\xff\xff\xff", nil, tooLarge},
-		{"brep: length 2^31", brep{}, "\x58\x01\x02\x00\x80\x00\x00\x00", nil, tooLarge},
+		{"brep: length 2^32-1", brep{}, "\x58\x01\x02\x00\xff\xff\xff\xff", []string{""}, tooLarge},
+		{"brep: length 2^31", brep{}, "\x58\x01\x02\x00\x80\x00\x00\x00", []string{""}, tooLarge},
 		{"brep: within a header", brep{}, "\x58\x01\x02\x00\x00", nil, io.ErrUnexpectedEOF},
 		{"brep: over the limit", brep{}, "\x58\x01\x02\x00\x00\x00\x04\x00" + x(112+1024) + "\x58\x01\x02\x00\x00\x00\x00\x00" + x(112),
 			[]string{"", "\x58\x01\x02\x00\x00\x00\x00\x00" + x(112)}, io.EOF},
@@ -144,7 +119,7 @@ func TestWire(t *testing.T) {
 				}
 				require.NoError(t, err)
 				assert.Equal(t, transport.Binary, k)
-				assert.Equal(t, want, string(b))
+				assert.Equal(t, strings.Trim(want, "<empty>"), string(b))
 			}
 			for range 2 {
 				_, _, err := s.Read()
@@ -200,7 +175,7 @@ func TestIdleHoldsNothing(t *testing.T) {
 		_, msg, err := server.Read()
 		require.NoError(t, err)
 		require.Len(t, msg, 1<<20)
-		server.SetReadDeadline(time.Now().Add(time.Millisecond))
+		server.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		_, _, err = server.Read()
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		if secure {

@@ -23,8 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	errEmpty = errors.New("empty message")
-	errLong  = errors.New("message too large")
+	errLong = errors.New("message too large")
 )
 
 // A prefixed stream has a big-endian u32 length before each message.
@@ -37,7 +36,7 @@ func (prefixed) Next(b []byte, max int) (skip, n int, err error) {
 	size := binary.BigEndian.Uint32(b)
 	switch {
 	case size == 0:
-		return 0, 0, errEmpty
+		return 4, 0, transport.ErrEmpty
 	case uint64(size) > uint64(max):
 		return 4, int(size), errLong
 	case int(size) > len(b)-4:

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -42,7 +43,7 @@ func batch(n, size int) [][]byte {
 }
 
 func TestAllocs(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a sync.Pool forgets on purpose under the race detector")
 	}
 	s := draining(t)

@@ -145,6 +145,8 @@ func (c *conn) Value(key any) any {
 		if c.request != nil {
 			return c.request
 		}
+	case transport.KindsKey:
+		return true
 	case transport.TokenKey:
 		if c.request != nil {
 			if token := bearer(c.request); token != "" {

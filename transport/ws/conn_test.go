@@ -20,7 +20,7 @@ func TestConn(t *testing.T) {
 	}{
 		"tcp":       {},
 		"tls":       {secure: true},
-		"segmented": {wrap: func(l net.Listener) net.Listener { return segmented{l} }},
+		"segmented": {wrap: transporttest.Segmented},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, transporttest.Traits{}, func(t *testing.T) (a, b transport.Conn) {
@@ -30,27 +30,21 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// segmented accepts connections that read a byte at a time, for the first bytes.
-type segmented struct{ net.Listener }
-
-func (l segmented) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// TestPingsAfterDeadline has peers whose last write was long ago.
+func TestPingsAfterDeadline(t *testing.T) {
+	for name, secure := range map[string]bool{"tcp": false, "tls": true} {
+		t.Run(name, func(t *testing.T) {
+			client, server := connect(t, secure, nil, nil, nil)
+			client.SetWriteDeadline(time.Now().Add(-time.Minute))
+			server.SetWriteDeadline(time.Now().Add(-time.Minute))
+			go client.Read()
+			go server.Read()
+			heard := server.lastIn.Load()
+			server.w.queue.addPing()
+			server.flushControls()
+			assert.Eventually(t, func() bool { return server.lastIn.Load() > heard }, 10*time.Second, time.Millisecond, "a pong")
+		})
 	}
-	return &segmentedConn{Conn: c}, nil
-}
-
-type segmentedConn struct {
-	net.Conn
-	reads int
-}
-
-func (c *segmentedConn) Read(b []byte) (int, error) {
-	if c.reads++; c.reads < 20_000 {
-		b = b[:min(1, len(b))]
-	}
-	return c.Conn.Read(b)
 }
 
 // TestIdleHoldsNothing looks for buffers after a large message, once Read has

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,7 +27,8 @@ type DialOptions struct {
 	// TLS is for wss URLs; nil means the defaults of crypto/tls.
 	TLS *tls.Config
 
-	// Header is sent with the request.
+	// Header is sent with the request. The token of [transport.WithToken] is added,
+	// in the place of an Authorization in it.
 	Header http.Header
 
 	// Subprotocols are asked for, the best first.
@@ -83,7 +85,7 @@ func dial(ctx context.Context, rawURL string, o *DialOptions, options *ConnOptio
 		WriteBufferPool:   new(sync.Pool),
 		Subprotocols:      o.Subprotocols,
 	}
-	g, resp, err := d.DialContext(ctx, rawURL, o.Header)
+	g, resp, err := d.DialContext(ctx, rawURL, o.header(ctx))
 	if err == nil {
 		err = checkAnswer(resp, o)
 	} else if resp != nil {
@@ -103,6 +105,17 @@ func dial(ctx context.Context, rawURL string, o *DialOptions, options *ConnOptio
 	c := newConn(nc.Conn, true, options, shared, first)
 	c.proto = g.Subprotocol()
 	return c, nil
+}
+
+func (o *DialOptions) header(ctx context.Context) http.Header {
+	token := transport.TokenOf(ctx)
+	if token == "" {
+		return o.Header
+	}
+	h := http.Header{}
+	maps.Copy(h, o.Header)
+	h.Set("Authorization", "Bearer "+token)
+	return h
 }
 
 func (o *DialOptions) open(ctx context.Context, network, address string) (net.Conn, error) {

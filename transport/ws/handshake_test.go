@@ -134,6 +134,29 @@ func TestEarlyData(t *testing.T) {
 	assert.Empty(t, b)
 }
 
+// TestDialToken: the token of the context is presented, and only there.
+func TestDialToken(t *testing.T) {
+	accepted := make(chan transport.Conn, 1)
+	url := serve(t, false, nil, Handler(transport.HandlerFunc(func(c transport.Conn) { accepted <- c }), nil))
+	header := http.Header{"Authorization": {"Basic x"}, "Other": {"y"}}
+	for _, o := range []struct {
+		header http.Header
+		token  string
+		want   string
+	}{{nil, "", ""}, {nil, "t", "Bearer t"}, {header, "t", "Bearer t"}, {header, "", "Basic x"}} {
+		c, err := Dialer(url, &DialOptions{Header: o.header})(transport.WithToken(t.Context(), o.token))
+		require.NoError(t, err)
+		defer c.Close(transport.CloseNormal, "")
+		server := <-accepted
+		defer server.Close(transport.CloseNormal, "")
+		h := server.Value(RequestKey).(*http.Request).Header
+		assert.Equal(t, o.want, h.Get("Authorization"))
+		assert.Equal(t, o.header.Get("Other"), h.Get("Other"))
+	}
+	assert.Equal(t, http.Header{"Authorization": {"Basic x"}, "Other": {"y"}}, header)
+	assert.Empty(t, transport.TokenOf(t.Context()))
+}
+
 func TestValues(t *testing.T) {
 	client, server := connect(t, true, nil, &Options{Subprotocols: []string{"a"}},
 		&DialOptions{Subprotocols: []string{"b", "a"}, Header: http.Header{"Authorization": {"Bearer x"}}})

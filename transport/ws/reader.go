@@ -37,6 +37,7 @@ type reader struct {
 	fragments int
 	size      int  // announced so far
 	skip      bool // over the limit
+	lost      bool // over four times the limit
 	msg       *[]byte
 	pools     *stream.Pools
 
@@ -109,6 +110,10 @@ func (d *reader) nextFrame() error {
 	default:
 		longest := uint64(d.limit) * 4
 		if h.length > longest || uint64(d.size) > longest-h.length {
+			if !d.lost {
+				d.lost = true
+				return transport.ErrTooLarge
+			}
 			return &transport.CloseError{Code: transport.CloseTooLarge, Reason: "message too large"}
 		}
 		if !d.inMessage {

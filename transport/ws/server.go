@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/sotto-relay/sotto/internal/netaddr"
 	"github.com/sotto-relay/sotto/internal/stream"
 	"github.com/sotto-relay/sotto/transport"
 )
@@ -95,7 +96,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if a, ok := s.handler.(transport.Admitter); ok {
 		remote := peerAddr(r)
-		if client := forwardedFor(remote, r.Header, s.trusted); client != nil {
+		if client := netaddr.Forwarded(remote, r.Header["X-Forwarded-For"], s.trusted); client != nil {
 			remote = client
 		}
 		if a.Admit(remote) != nil {
@@ -110,7 +111,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := newConn(g.NetConn(), false, &s.options, &s.pools, nil)
 	c.proto = g.Subprotocol()
-	c.remote = forwardedFor(g.NetConn().RemoteAddr(), r.Header, s.trusted)
+	c.remote = netaddr.Forwarded(g.NetConn().RemoteAddr(), r.Header["X-Forwarded-For"], s.trusted)
 	// Without what holds on to the buffers of net/http.
 	c.request = &http.Request{
 		Method:     r.Method,
