@@ -80,7 +80,7 @@ func (g *gate) check(src netip.Prefix, now time.Time) *Refusal {
 	// share of this second; and those may leave the bucket in debt. One share is
 	// kept for a newcomer.
 	share := max(1, g.perSecond/float64(max(sources, g.before)+1))
-	scarce := g.tokens < g.perSecond/2
+	scarce := g.tokens < g.perSecond/3
 	if scarce && g.recent[src]+1 > share || g.tokens <= -g.perSecond || !known && sources > recentMost {
 		return &Refusal{Code: CodeOverloaded, Reason: "too many new connections", RetryAfter: time.Second}
 	}
@@ -133,14 +133,14 @@ func unmapped(p netip.Prefix) netip.Prefix {
 // Admit says whether a connection from an address would be admitted now: for
 // media that can refuse before they have one, as at an HTTP upgrade. Nil admits.
 func (h *handler) Admit(remote net.Addr) error {
-	if r := h.s.turn(h.speaker, Source(remote), h.speaker.gate.peek); r != nil {
+	if r := h.s.turn(Source(remote), h.speaker.gate.peek); r != nil {
 		return r
 	}
 	return nil
 }
 
 // turn checks all that may turn a connection away, with check of the gate last.
-func (s *Server) turn(sp *speaker, src netip.Prefix, check func(netip.Prefix, time.Time) *Refusal) *Refusal {
+func (s *Server) turn(src netip.Prefix, check func(netip.Prefix, time.Time) *Refusal) *Refusal {
 	now := time.Now()
 	s.mu.Lock()
 	closing := s.closing || s.draining

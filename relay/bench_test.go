@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/pipe"
 	"github.com/stretchr/testify/assert"
@@ -57,7 +58,7 @@ func (plain) Render(buf []byte, _ uint8, m *Message) (transport.Kind, []byte, er
 }
 
 func (d plain) NewSession(p *Port) (Session, error) {
-	_ = p.Join(Address{Realm: 1, Name: "all"})
+	_ = p.Join(Address{Realm: 1, Name: "all"}, nil)
 	return &plainSession{p, Message{To: Address{Realm: 1, Name: d.to}}}, p.Claim(Claim{Address: Address{Realm: 1, Name: d.name}})
 }
 
@@ -69,7 +70,7 @@ type plainSession struct {
 func (s *plainSession) Receive(_ context.Context, _ transport.Kind, msg []byte) error {
 	s.m.Data = msg
 	if s.m.To.Name == "all" {
-		_, err := s.p.Publish(&s.m, false)
+		_, err := s.p.Publish(&s.m, PublishOptions{})
 		return err
 	}
 	s.p.Send(&s.m)
@@ -81,22 +82,24 @@ func (s *plainSession) Close(error) {}
 // sinks connects n recipients to s and returns the port of one sender.
 func sinks(tb testing.TB, s *Server, n int, to string) (sender *Port, first *sink) {
 	tb.Cleanup(func() { _ = s.Close() })
-	connect := func(d plain) (*Port, *sink) {
-		c := &sink{closed: make(chan struct{})}
-		p, err := s.open(c, s.speaker(d))
-		require.NoError(tb, err)
-		require.NoError(tb, p.begin())
-		go func() { p.finish(p.readMessages()) }()
-		return p, c
-	}
 	for i := range n {
-		_, c := connect(plain{name: fmt.Sprint("r", i)})
+		_, c := sinkTo(tb, s, plain{name: fmt.Sprint("r", i)})
 		if i == 0 {
 			first = c
 		}
 	}
-	sender, _ = connect(plain{name: "sender", to: to})
+	sender, _ = sinkTo(tb, s, plain{name: "sender", to: to})
 	return sender, first
+}
+
+// sinkTo connects a sink to s.
+func sinkTo(tb testing.TB, s *Server, d Dialect) (*Port, *sink) {
+	c := &sink{closed: make(chan struct{})}
+	p, err := s.open(c, s.speaker(d))
+	require.NoError(tb, err)
+	require.NoError(tb, p.begin())
+	go func() { p.finish(p.readMessages()) }()
+	return p, c
 }
 
 // batch is how many messages come in together in the benchmarks.
@@ -117,7 +120,7 @@ func TestNoAllocations(t *testing.T) {
 			t.Run(fmt.Sprint(to, "/", size), func(t *testing.T) {
 				p, _ := sinks(t, &Server{Limits: MaxLimits()}, 100, to)
 				msg := make([]byte, size)
-				if raceDetector {
+				if race.Enabled {
 					receive(p, msg, perBatch)
 					t.Skip("sync.Pool drops at random under the race detector")
 				}

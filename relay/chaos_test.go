@@ -209,7 +209,7 @@ func TestSlowSubscriberLosesOldest(t *testing.T) {
 
 func TestGroupLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, &Server{Limits: Limits{Groups: 2}}, words{})
+		b := newBench(t, &Server{}, words{limits: DialectLimits{Groups: 2}})
 		p := b.as("alice")
 		for _, g := range []string{"a", "b", "a", "c"} {
 			p.say("join %s", g)

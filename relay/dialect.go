@@ -39,11 +39,12 @@ type Session interface {
 	Close(err error)
 }
 
-// A Metered session answers for a message that was over the connection's rate
-// or over its size limit and has not been read; Code of r says which. A nil
-// error drops it and goes on. Without this method the connection is closed.
+// A Metered session answers for a message that was over the connection's rate,
+// or over its size limit and so has not been read (msg is nil); Code of r says
+// which. A nil error drops it and goes on. Without this method the connection is
+// closed.
 type Metered interface {
-	Excess(r *Refusal) error
+	Excess(r *Refusal, msg []byte) error
 }
 
 // An Answering session says which messages only answer what it was sent, such as
@@ -58,6 +59,42 @@ type Answering interface {
 type Settler interface {
 	Settled(Receipt)
 }
+
+// A Notified session is told what it did not ask for just then. Notify is called
+// from any goroutine, concurrently with Receive, and must not block; all it does
+// with the Port is to Reply.
+type Notified interface {
+	Notify(Notice)
+}
+
+// A Notice tells a session of something. What it points to is borrowed.
+type Notice struct {
+	Kind NoticeKind
+	Name Address // the game, or the topic filter
+	Peer Address // who plays, or the recipient of a message
+
+	Asked bool // it is the answer to the session's own Match, which has not returned
+
+	// Of a message that the session had sent.
+	ID    ID
+	Flags uint8
+	Proof []byte // as its recipient gave it to Acknowledge
+}
+
+// NoticeKind says what a Notice is about.
+type NoticeKind uint8
+
+const (
+	NoticeWaiting NoticeKind = iota // in the queue for a game
+	NoticeMatched                   // with a peer
+	NoticeGap                       // publications were dropped
+
+	// A message that had been delivered or stored (the Outcome of Send) was
+	NoticeAcknowledged // by its recipient
+	NoticeStored       // since the recipient did not acknowledge it in time, or went
+	NoticeExpired      // unread
+	NoticeDropped      // to make room in a full inbox, or since the inbox had none for it
+)
 
 // ErrUnfit is returned by Render for a message that a form cannot carry.
 var ErrUnfit = errors.New("relay: message does not fit this session")

@@ -44,11 +44,15 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	}
 	clear(p.timers)
 	p.leaveGroups()
+	p.leaveGames()
+	p.leaveTopics()
+	p.keepLevel()
 	if !p.ready {
 		p.s.unreadyDone()
 		p.late.Stop()
 	}
 	p.loop.Unlock()
+	p.unwatch()
 
 	p.flush() // whoever had promised to may be this goroutine
 	stop := context.AfterFunc(ctx, p.out.wake)
@@ -59,6 +63,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	p.s.logEnd(p, r)
 	if p.seat != nil {
 		p.s.leave(p.seat, p)
+		p.s.went(p.seat)
 	} else {
 		p.halt()
 	}
@@ -66,7 +71,7 @@ func (p *Port) endWithin(ctx context.Context, err error) {
 	if p.seat != nil {
 		p.s.router.release(p.seat)
 	}
-	p.speaker.gate.leave(p.source)
+	p.gate.leave(p.source)
 	p.s.mu.Lock()
 	delete(p.s.ports, p)
 	p.s.mu.Unlock()

@@ -3,33 +3,67 @@ package relay
 import (
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/sotto-relay/sotto/transport"
 )
 
+// A batcher puts the flushes of outboxes off that found themselves idle, until
+// the end of a batch.
+type batcher struct {
+	dirtyMu sync.Mutex
+	inBatch bool
+	dirty   []*Port
+	spare   []*Port // memory for dirty
+}
+
 // openBatch begins to put flushes off, unless that has begun.
-func (p *Port) openBatch() (opened bool) {
-	p.dirtyMu.Lock()
-	defer p.dirtyMu.Unlock()
-	opened, p.inBatch = !p.inBatch, true
+func (b *batcher) openBatch() (opened bool) {
+	b.dirtyMu.Lock()
+	defer b.dirtyMu.Unlock()
+	opened, b.inBatch = !b.inBatch, true
 	return opened
 }
 
 // closeBatch writes what has been brought into outboxes that were idle since
 // openBatch: one write each, however many messages.
-func (p *Port) closeBatch() {
-	p.dirtyMu.Lock()
-	dirty := p.dirty
-	p.inBatch, p.dirty, p.spare = false, p.spare, nil
-	p.dirtyMu.Unlock()
+func (b *batcher) closeBatch() {
+	b.dirtyMu.Lock()
+	dirty := b.dirty
+	b.inBatch, b.dirty, b.spare = false, b.spare, nil
+	b.dirtyMu.Unlock()
 	for _, q := range dirty {
 		q.flush()
 	}
 	clear(dirty)
-	p.dirtyMu.Lock()
-	p.spare = dirty[:0]
-	p.dirtyMu.Unlock()
+	b.dirtyMu.Lock()
+	b.spare = dirty[:0]
+	b.dirtyMu.Unlock()
+}
+
+// handOver is closeBatch, and leaves the flushing to another.
+func (b *batcher) handOver(to origin) {
+	b.dirtyMu.Lock()
+	dirty := b.dirty
+	b.inBatch, b.dirty = false, nil
+	b.dirtyMu.Unlock()
+	for _, q := range dirty {
+		to.flushLater(q)
+	}
+}
+
+// flushLater sees to the flushing of q, whose outbox was idle: at the end of the
+// batch, or now if there is none.
+func (b *batcher) flushLater(q *Port) {
+	b.dirtyMu.Lock()
+	if b.inBatch {
+		b.dirty = append(b.dirty, q)
+		b.dirtyMu.Unlock()
+		return
+	}
+	b.dirtyMu.Unlock()
+	q.flush()
 }
 
 // endBatch ends the batch of messages that came in together.
@@ -38,19 +72,6 @@ func (p *Port) endBatch() {
 		p.batching = false
 		p.closeBatch()
 	}
-}
-
-// flushLater sees to the flushing of q, whose outbox was idle: at the end of the
-// batch of messages that p reads, or now if it reads none.
-func (p *Port) flushLater(q *Port) {
-	p.dirtyMu.Lock()
-	if p.inBatch {
-		p.dirty = append(p.dirty, q)
-		p.dirtyMu.Unlock()
-		return
-	}
-	p.dirtyMu.Unlock()
-	q.flush()
 }
 
 // flush writes what waits for p, without blocking. What the medium does not take
@@ -92,9 +113,13 @@ func (p *Port) writeBatch(write func(transport.Kind, [][]byte) (int, error)) (wh
 		}
 		n, err := write(k, msgs)
 		short := n < len(msgs)
-		if d := p.out.wrote(n); d > 0 {
+		d, waits := p.out.wrote(n)
+		if d > 0 {
 			p.s.count.delivered.Add(int64(d))
 			p.s.count.queued.Add(-int64(d))
+		}
+		if waits {
+			p.watchUnacked()
 		}
 		if err != nil || short {
 			return false, err

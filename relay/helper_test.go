@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	claim NAME | weak NAME          answered "welcome"
 //	send NAME TEXT                  the recipient gets "NAME-OF-SENDER TEXT"
 //	once NAME TEXT                  likewise, never stored
-//	renew TOKEN                     (claim NAME TOKEN presents one first)
+//	renew TOKEN                     (claim NAME TOKEN and at NAME TOKEN present one first)
 //	join GROUP | leave GROUP | pub GROUP TEXT | echo GROUP TEXT
+//	room GROUP                      join, answered "room N" by the number of members
+//	whole GROUP TEXT                a publication that nobody may miss
+//	at NAME | unproven NAME         claims, and is answered "at NAME N" behind the backlog of N
+//	credit N | prove
+//	play GAME | unplay GAME         answered "waiting GAME", "GAME with NAME"
+//	arrive FROM NAME TEXT | keep …  from another relay; answered with the status
 //	quit                            the server ends the connection
 //	form N                          sets the form; form 9 fits no message that starts with '!'
 //
@@ -35,6 +42,8 @@ type words struct {
 	limits  DialectLimits
 	settled func(Receipt)
 	inUse   InUse
+	each    func(Session)
+	tellMe  bool // what became of messages
 	acks    bool // messages have their text as id, and are acknowledged: ack NAME TEXT
 }
 
@@ -73,7 +82,7 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.name = to
 		return s.p.Claim(Claim{Address: m.To, Greeting: []byte("welcome"), Kind: transport.Text, Weak: verb == "weak", InUse: s.w.inUse, Token: text, Acks: s.w.acks})
 	case "ack":
-		s.p.Acknowledge(m.To, wordsID(text))
+		s.p.Acknowledge(m.To, wordsID(text), []byte("proof"))
 	case "send", "once":
 		if s.w.acks {
 			m.ID = wordsID(text)
@@ -85,15 +94,49 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		case Stored:
 			s.reply("stored")
 		}
+	case "arrive", "keep": // from a name
+		m.To.Name, text, _ = strings.Cut(text, " ")
+		m.From, m.Data, m.ID = Address{Realm: 1, Name: to}, []byte(to+" "+text), wordsID(text)
+		send := s.p.Arrive
+		if verb == "keep" {
+			send = s.p.Keep
+		}
+		s.reply([]string{"no", "delivered", "stored", "pending"}[send(m).Status])
 	case "join":
-		if err := s.p.Join(m.To); err != nil {
+		if err := s.p.Join(m.To, nil); err != nil {
 			s.reply("no " + AsRefusal(err).Code.String())
+		}
+	case "room":
+		if err := s.p.Join(m.To, func(n int) { s.reply(fmt.Sprint("room ", n)) }); err != nil {
+			s.reply(fmt.Sprint("no ", errors.Unwrap(err)))
 		}
 	case "leave":
 		s.p.Leave(m.To)
+	case "whole":
+		_, _ = s.p.Publish(m, PublishOptions{Whole: true, Each: s.w.each})
+	case "at", "unproven":
+		s.name = to
+		err := s.p.Claim(Claim{Address: m.To, InUse: s.w.inUse, Token: text, Unproven: verb == "unproven", Confirm: func(n int) {
+			s.reply(fmt.Sprintf("at %s %d", to, n))
+		}})
+		if err != nil {
+			s.name = s.p.Address().Name
+			s.reply("no " + AsRefusal(err).Sentence())
+		}
+	case "credit":
+		n, _ := strconv.Atoi(to)
+		s.p.Credit(n)
+	case "prove":
+		s.p.Prove()
+	case "play":
+		if err := s.p.Match(m.To); err != nil {
+			s.reply("no " + AsRefusal(err).Code.String())
+		}
+	case "unplay":
+		s.p.CancelMatch(m.To)
 	case "pub", "echo":
 		m.Data = append([]byte("#"+to+" "), m.Data...)
-		if _, err := s.p.Publish(m, verb == "echo"); err != nil {
+		if _, err := s.p.Publish(m, PublishOptions{Echo: verb == "echo"}); err != nil {
 			s.reply("no " + AsRefusal(err).Code.String())
 		}
 	case "renew":
@@ -110,6 +153,19 @@ func (s *wordsSession) Receive(_ context.Context, _ transport.Kind, msg []byte) 
 		s.reply("what?")
 	}
 	return nil
+}
+
+func (s *wordsSession) Notify(n Notice) {
+	switch n.Kind {
+	case NoticeWaiting:
+		s.reply("waiting " + n.Name.Name)
+	case NoticeMatched:
+		s.reply(n.Name.Name + " with " + n.Peer.Name)
+	case NoticeAcknowledged, NoticeStored, NoticeExpired, NoticeDropped:
+		if s.w.tellMe {
+			s.reply(fmt.Sprintf("%s: %s %s", n.Peer.Name, bytes.TrimRight(n.ID[:], "\x00"), []string{"acknowledged", "stored", "expired", "dropped"}[n.Kind-NoticeAcknowledged]))
+		}
+	}
 }
 
 func (s *wordsSession) Answers(msg []byte) bool { return bytes.HasPrefix(msg, []byte("ack ")) }

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/sotto-relay/sotto/pubsub"
+)
 
 // Limits bound what a server takes and holds. A zero field means its default,
 // never "unbounded".
@@ -20,6 +24,10 @@ type Limits struct {
 	WindowMessages int
 	WindowBytes    int
 
+	// AckTimeout is how long a message may be unacknowledged by a session that
+	// acknowledges, before it is stored as well. Default 10 s.
+	AckTimeout time.Duration
+
 	// ControlBytes bounds the replies that wait for one connection; beyond it the
 	// connection is closed. Default 64 KiB.
 	ControlBytes int
@@ -28,8 +36,14 @@ type Limits struct {
 	// written to its recipient. Default 256 KiB.
 	FlushBytes int
 
-	// Groups is how many groups one connection may join. Default 4,096.
-	Groups int
+	// RetainedValues and RetainedBytes bound the retained values of all topics, and
+	// a quarter of them those of one publisher. Defaults 100,000 and 256 MiB.
+	RetainedValues int
+	RetainedBytes  int64
+
+	// Aliases is how many names of groups may be aliases at a time (Port.Move).
+	// Default 100,000.
+	Aliases int
 
 	// PurgeInterval is the time between purges of expired entries. Default 1 min.
 	PurgeInterval time.Duration
@@ -71,9 +85,25 @@ type DialectLimits struct {
 	SourceConnections int
 	ConnectRate       float64
 
+	// What one connection may be in at a time: 4,096 groups, 100 subscriptions to
+	// topics, 10 queues for games. And members of one group; not bounded.
+	Groups        int
+	Subscriptions int
+	Matches       int
+	GroupMembers  int
+	Aliases       int // live ones that it made (Port.Move); 64
+
+	TopicBytes  int // of a topic or a filter; 512
+	TopicLevels int // likewise; 32
+
+	OutboxMessages int // as in Limits; those of Limits
+	OutboxBytes    int
+	ControlBytes   int
+
 	InboxMessages  int           // per recipient; only the store's own bound
 	InboxBytes     int64         // likewise
 	InboxPerSender int           // entries from one sender to one recipient; likewise
+	SenderTotal    int           // entries from one sender to all recipients; likewise
 	InboxTTL       time.Duration // for ever
 	DropOldest     bool          // at a full inbox drop the oldest instead of refusing the new one
 }
@@ -92,15 +122,19 @@ func def[T int | int64 | float64 | time.Duration](v *T, d T) {
 	}
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns the limits as a server has them.
+func (l Limits) WithDefaults() Limits {
 	def(&l.WriteTimeout, 30*time.Second)
 	def(&l.OutboxMessages, 1024)
 	def(&l.OutboxBytes, 1<<20)
 	def(&l.ControlBytes, 64<<10)
 	def(&l.WindowMessages, 256)
 	def(&l.WindowBytes, 8<<20)
+	def(&l.AckTimeout, 10*time.Second)
 	def(&l.FlushBytes, 256<<10)
-	def(&l.Groups, 4096)
+	def(&l.RetainedValues, 100_000)
+	def(&l.RetainedBytes, 256<<20)
+	def(&l.Aliases, 100_000)
 	def(&l.PurgeInterval, time.Minute)
 	def(&l.HookTimeout, 5*time.Second)
 	def(&l.Unready, 10_000)
@@ -109,12 +143,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// forDialect merges the overrides for d into its defaults.
-func (l *Limits) forDialect(d Dialect) DialectLimits {
+// ForDialect returns the limits of d as a server has them: its defaults with what
+// overrides them. l has its own defaults already.
+func (l Limits) ForDialect(d Dialect) DialectLimits {
 	r, base := l.Dialects[d.Name()], d.Limits()
 	if l.Unmetered {
 		base.MessageRate, base.ByteRate = 0, 0
 		base.SourceConnections, base.ConnectRate = unlimited, unlimited
+		base.Groups, base.Subscriptions, base.Matches = unlimited, unlimited, unlimited
 	}
 	def(&r.MessageBytes, base.MessageBytes)
 	def(&r.UnreadyBytes, base.UnreadyBytes)
@@ -126,6 +162,7 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	def(&r.InboxMessages, base.InboxMessages)
 	def(&r.InboxBytes, base.InboxBytes)
 	def(&r.InboxPerSender, base.InboxPerSender)
+	def(&r.SenderTotal, base.SenderTotal)
 	def(&r.InboxTTL, base.InboxTTL)
 	r.DropOldest = r.DropOldest || base.DropOldest
 	def(&r.MessageBytes, 64<<10)
@@ -135,5 +172,24 @@ func (l *Limits) forDialect(d Dialect) DialectLimits {
 	def(&r.SourceConnections, 1000)
 	def(&r.ConnectRate, base.ConnectRate)
 	def(&r.ConnectRate, 500)
+	def(&r.Groups, base.Groups)
+	def(&r.Groups, 4096)
+	def(&r.Subscriptions, base.Subscriptions)
+	def(&r.Subscriptions, 100)
+	def(&r.Matches, base.Matches)
+	def(&r.Matches, 10)
+	def(&r.GroupMembers, base.GroupMembers)
+	def(&r.TopicBytes, base.TopicBytes)
+	def(&r.TopicBytes, pubsub.MaxBytes)
+	def(&r.TopicLevels, base.TopicLevels)
+	def(&r.TopicLevels, pubsub.MaxLevels)
+	def(&r.Aliases, base.Aliases)
+	def(&r.Aliases, 64)
+	def(&r.OutboxMessages, base.OutboxMessages)
+	def(&r.OutboxMessages, l.OutboxMessages)
+	def(&r.OutboxBytes, base.OutboxBytes)
+	def(&r.OutboxBytes, l.OutboxBytes)
+	def(&r.ControlBytes, base.ControlBytes)
+	def(&r.ControlBytes, l.ControlBytes)
 	return r
 }

@@ -15,8 +15,13 @@ type (
 )
 
 // Realms in use. A realm number is stored, so it is never given to another.
+// Groups, topics and games are name spaces beside the addresses of a realm.
 const (
-	RealmBrep Realm = 1 // names are Ed25519 keys, 32 bytes
+	RealmBrep    Realm = 1 // addresses are Ed25519 keys, 32 bytes
+	RealmJSON    Realm = 2 // UTF-8
+	RealmBlind   Realm = 3 // groups only: routing keys
+	RealmMailbox Realm = 4 // addresses are Ed25519 keys, 32 bytes
+	RealmNative  Realm = 5 // groups, topics and games of sessions whose addresses are of RealmBrep
 )
 
 // A Message is what a dialect hands to the router: one message in its wire form
@@ -37,6 +42,12 @@ type Message struct {
 
 	Ephemeral bool          // never stored: delivered now or refused
 	TTL       time.Duration // how long it may be stored; zero: as long as the dialect's limit says, which is also the most
+
+	// Note comes back in the Receipt, if the Outcome is Pending: what the dialect
+	// needs to tell the sender. The relay does not look at it.
+	Note []byte
+
+	Retained bool // a topic's retained value, replayed: set for Render
 
 	received int64  // nanoseconds since the server's start; zero: now
 	copied   bool   // another session of the recipient has taken it
@@ -65,6 +76,7 @@ type Receipt struct {
 	To      Address
 	ID      ID
 	Flags   uint8 // as in the Message
+	Note    []byte
 	Outcome Outcome
 }
 

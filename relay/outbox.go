@@ -10,6 +10,7 @@ import (
 // blocks. Whoever pushes into an idle outbox has to see to the writing (see
 // Port.flush); there is no goroutine and no memory while it is idle.
 type outbox struct {
+	most    *outboxLimits // not changed
 	mu      sync.Mutex
 	queue   *batch // nil when empty
 	bytes   int    // in queue, and being written
@@ -25,8 +26,13 @@ type outbox struct {
 
 	entries int           // slots that were read from the inbox
 	spills  int           // messages of which the end of the slot or of the copy is not known yet
+	copying int           // those of which the copy is not stored yet
+	copied  uint64        // the last entry that is a copy; the pump begins after it
 	written []uint64      // inbox entries that have been written, to be deleted
 	pump    chan struct{} // with room for one; told of writing while the pump runs
+	moved   chan struct{} // closed when the pump of a seat that was left has ended
+	replay  chan struct{} // as pump, while retained values are replayed
+	gaps    gaps
 
 	// What is being written belongs to whoever set state to writing; what others
 	// change in its slots, and the writer after it has written, is under mu: class,
@@ -34,7 +40,16 @@ type outbox struct {
 	out  *batch
 	done int // slots of out that have been written
 
+	unproven bool // the peer is: only credit bytes may be sent, and no entries
+	credit   int
+
 	window window // what was written and is not acknowledged, if the session does that
+}
+
+// outboxLimits bound outboxes of one dialect.
+type outboxLimits struct {
+	messages, bytes int // that wait, publications included
+	control         int // bytes of control
 }
 
 type outboxState uint8
@@ -52,18 +67,21 @@ const (
 	pushed  verdict = iota
 	first           // pushed, and the caller has to flush
 	full            // no room
+	held            // not to be sent to a peer that is unproven
 	unfit           // cannot be rendered in the session's form
 	stopped         // the connection is going down
 )
 
 // admit makes sure of a queue to append to, with room for n bytes more.
-func (o *outbox) admit(c class, n int, l *Limits) verdict {
+func (o *outbox) admit(c class, n int) verdict {
 	switch {
 	case o.stopped || o.last && c != control:
 		return stopped
-	case c == control && o.ctl+n > l.ControlBytes && o.ctl > 0:
+	case o.unproven && n > o.credit:
+		return held
+	case c == control && o.ctl+n > o.most.control && o.ctl > 0:
 		return full
-	case c != control && o.slots > 0 && (o.slots >= l.OutboxMessages || o.bytes+n > l.OutboxBytes):
+	case c != control && o.slots > 0 && (o.slots >= o.most.messages || o.bytes+n > o.most.bytes):
 		return full
 	}
 	if o.queue == nil {
@@ -77,6 +95,9 @@ func (o *outbox) admit(c class, n int, l *Limits) verdict {
 func (o *outbox) added(s *slot) verdict {
 	o.bytes += int(s.n)
 	o.slots++
+	if o.unproven {
+		o.credit -= int(s.n)
+	}
 	if s.class == control {
 		o.ctl += int(s.n)
 	}
@@ -94,10 +115,10 @@ func (o *outbox) added(s *slot) verdict {
 }
 
 // pushFrame queues bytes as they are.
-func (o *outbox) pushFrame(c class, f frame, l *Limits) verdict {
+func (o *outbox) pushFrame(c class, f frame) verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if v := o.admit(c, len(f.data), l); v != pushed {
+	if v := o.admit(c, len(f.data)); v != pushed {
 		return v
 	}
 	o.queue.buf = append(o.queue.buf, f.data...)
@@ -106,10 +127,13 @@ func (o *outbox) pushFrame(c class, f frame, l *Limits) verdict {
 }
 
 // pushMessage renders m into the queue.
-func (o *outbox) pushMessage(c class, m *Message, d Dialect, form uint8, l *Limits) verdict {
+func (o *outbox) pushMessage(c class, m *Message, d Dialect, form uint8) verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if v := o.admit(c, len(m.Data), l); v != pushed {
+	if o.unproven && m.seq != 0 && !o.stopped {
+		return held
+	}
+	if v := o.admit(c, len(m.Data)); v != pushed {
 		return v
 	}
 	b := o.queue
@@ -123,22 +147,29 @@ func (o *outbox) pushMessage(c class, m *Message, d Dialect, form uint8, l *Limi
 		return unfit
 	}
 	b.buf = buf
-	b.slots = append(b.slots, slot{
-		class: c, kind: kind, n: int32(len(buf) - before),
-		from: m.From, id: m.ID, form: form, flags: m.Flags,
-		received: m.received, ttl: int64(m.TTL), seq: m.seq, ephemeral: m.Ephemeral, copied: m.copied,
-	})
+	s := slot{class: c, kind: kind, n: int32(len(buf) - before)}
+	if c == message {
+		s.from, s.id, s.form, s.flags = m.From, m.ID, form, m.Flags
+		s.received, s.ttl, s.seq, s.ephemeral, s.copied = m.received, int64(m.TTL), m.seq, m.Ephemeral, m.copied
+	}
+	b.slots = append(b.slots, s)
 	return o.added(&b.slots[len(b.slots)-1])
 }
 
 // pushPublication queues a publication, by reference if it is large. At a limit
-// it makes room by dropping older ones, and returns how many.
-func (o *outbox) pushPublication(k transport.Kind, pub *shared, l *Limits) (v verdict, lost int) {
+// it makes room by dropping older ones, and returns how many. If what comes is to
+// be whole, it takes control only from there on. filter is that of a topic's.
+func (o *outbox) pushPublication(k transport.Kind, pub *shared, whole bool, filter Address) (v verdict, lost int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(pub.data)
-	for v = o.admit(publication, n, l); v == full; v = o.admit(publication, n, l) {
+	for v = o.admit(publication, n); v == full; v = o.admit(publication, n) {
+		if whole {
+			o.last = true
+			return full, 0
+		}
 		if !o.dropOldest() {
+			o.gaps.add(filter)
 			return full, lost
 		}
 		lost++
@@ -146,7 +177,7 @@ func (o *outbox) pushPublication(k transport.Kind, pub *shared, l *Limits) (v ve
 	if v != pushed {
 		return v, lost
 	}
-	b, s := o.queue, slot{class: publication, kind: k, n: int32(n)}
+	b, s := o.queue, slot{class: publication, kind: k, n: int32(n), from: filter}
 	if n >= shareFrom {
 		pub.refs.Add(1)
 		s.shared = pub
@@ -168,6 +199,7 @@ func (o *outbox) dropOldest() bool {
 		if s.class != publication {
 			continue
 		}
+		o.gaps.add(s.from)
 		o.drop(s)
 		if o.gone > len(b.slots)/2 || o.dead > len(b.buf)/2 {
 			o.compact()
@@ -237,6 +269,7 @@ func (o *outbox) take() bool {
 	}
 	switch {
 	case o.stopped || o.out == nil && o.queue == nil:
+		o.gaps = gaps{}
 		o.idle()
 		return false
 	case o.out != nil: // an earlier writer gave up
@@ -261,14 +294,10 @@ func (o *outbox) idle() {
 	o.poke()
 }
 
-// poke wakes the pump, if one runs. The caller holds mu.
+// poke wakes the pump and the replay, if they run. The caller holds mu.
 func (o *outbox) poke() {
-	if o.pump != nil {
-		select {
-		case o.pump <- struct{}{}:
-		default:
-		}
-	}
+	signal(o.pump)
+	signal(o.replay)
 }
 
 // next returns the messages to write next, all of one kind. The caller is
@@ -286,8 +315,9 @@ func (o *outbox) next() (transport.Kind, [][]byte) {
 }
 
 // wrote accounts for the first n messages of next and returns how many of them
-// were held nowhere else and so have left the relay.
-func (o *outbox) wrote(n int) (delivered int) {
+// were held nowhere else and so have left the relay, and whether there are now
+// such that wait to be acknowledged.
+func (o *outbox) wrote(n int) (delivered int, waits bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := o.done; i < o.done+n; i++ {
@@ -313,7 +343,9 @@ func (o *outbox) wrote(n int) (delivered int) {
 		}
 	}
 	o.poke()
-	return delivered
+	waits = o.window.waiting > 0 && !o.window.watched
+	o.window.watched = o.window.watched || waits
+	return delivered, waits
 }
 
 // finish ends a slot: its message has been written and, where that is done,
@@ -330,7 +362,7 @@ func (o *outbox) finish(s *slot) (delivered int) {
 			delivered = 1
 		}
 		s.copy.end(o, &s.copy.written)
-	case isMessage || s.class == publication:
+	case isMessage || s.class == publication || s.class == replayed:
 		delivered = 1
 	}
 	if s.shared != nil {
@@ -399,11 +431,22 @@ func (o *outbox) owes() bool {
 	return o.entries > 0 || o.spills > 0 || len(o.written) > 0
 }
 
-// spilling says whether copies in the inbox may still be written from here.
-func (o *outbox) spilling() bool {
+// copies returns the last entry of the inbox that is a copy of what was here, and
+// whether more are on their way there. Copies are made while nothing is unread in
+// the inbox, so up to there the session has everything: it was sent, or its slot
+// is still here and comes before what is read from there.
+func (o *outbox) copies() (last uint64, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.spills > 0
+	return o.copied, o.copying > 0
+}
+
+// forgetCopies is for the end of a pump: none is left, and the next may be of
+// another inbox.
+func (o *outbox) forgetCopies() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.copied = 0
 }
 
 // takeWritten returns the entries to delete.
@@ -413,4 +456,31 @@ func (o *outbox) takeWritten() []uint64 {
 	w := o.written
 	o.written = nil
 	return w
+}
+
+func (o *outbox) setCredit(unproven bool, credit int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unproven, o.credit = unproven, credit
+	o.poke()
+}
+
+func (o *outbox) addCredit(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.credit += n
+	o.poke()
+}
+
+// follow has the next pump wait for that of a seat that is left.
+func (o *outbox) follow(pump chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.moved = pump
+}
+
+func (o *outbox) isUnproven() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unproven
 }

@@ -28,17 +28,22 @@ type Policy struct {
 	Claim func(context.Context, ClaimInfo) (Grant, error)
 
 	// Send is asked for every message to an address, Publish for every one to a
-	// group, Join for every group that a session joins. What they point to is
-	// borrowed for the call.
-	Send    func(context.Context, SendInfo) error
-	Publish func(context.Context, SendInfo) error
-	Join    func(context.Context, JoinInfo) error
+	// group or a topic, Join for every group that a session joins, Subscribe for
+	// every filter. What they point to is borrowed for the call.
+	//
+	// Send is asked for what comes from other relays too: Conn is the link, which waits
+	// as a session does, From whoever the other relay says that it is of, and a refusal
+	// does not end the link.
+	Send      func(context.Context, SendInfo) error
+	Publish   func(context.Context, SendInfo) error
+	Join      func(context.Context, JoinInfo) error
+	Subscribe func(context.Context, JoinInfo) error
 }
 
 // A ConnInfo describes a connection.
 type ConnInfo struct {
 	ID      uint64 // unique in this Server
-	Dialect string
+	Dialect string // in which it began
 	Remote  net.Addr
 	Opened  time.Time
 
@@ -64,28 +69,38 @@ type Grant struct {
 // A SendInfo is a message on its way.
 type SendInfo struct {
 	Conn     ConnInfo
-	From, To Address // To is a group when it is published
+	From, To Address // To is a group or a topic when it is published
 	Size     int     // of the message in wire form, in bytes
 }
 
-// A JoinInfo is the wish of a session to be in a group.
+// A JoinInfo is the wish of a session to be in a group, or to get what is
+// published to topics.
 type JoinInfo struct {
 	Conn  ConnInfo
 	From  Address
-	Group Address
+	Group Address // for Subscribe: the filter
 }
 
 // Info describes the connection.
 func (p *Port) Info() ConnInfo {
 	return ConnInfo{
-		ID: p.id, Dialect: p.speaker.dialect.Name(), Remote: p.conn.RemoteAddr(),
+		ID: p.id, Dialect: p.began.dialect.Name(), Remote: p.conn.RemoteAddr(),
 		Opened: p.opened, Value: p.conn.Value,
 	}
 }
 
-// ask runs a hook of the embedder's: in time, contained, and for no longer than
-// the connection lasts.
+// ask is consult, and ends the session if the answer says so.
 func (p *Port) ask(hook func(context.Context) error) error {
+	err := p.consult(hook)
+	if r := AsRefusal(err); err != nil && r.Close != 0 {
+		p.fail(r)
+	}
+	return err
+}
+
+// consult runs a hook of the embedder's: in time, contained, and for no longer than
+// the connection lasts.
+func (p *Port) consult(hook func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(p.ctx, p.s.limits.HookTimeout)
 	defer cancel()
 	done := make(chan error, 1)
@@ -100,9 +115,6 @@ func (p *Port) ask(hook func(context.Context) error) error {
 	}()
 	select {
 	case err := <-done:
-		if r := AsRefusal(err); err != nil && r.Close != 0 {
-			p.fail(r)
-		}
 		return err
 	case <-ctx.Done():
 		if p.ctx.Err() != nil {
@@ -113,19 +125,24 @@ func (p *Port) ask(hook func(context.Context) error) error {
 }
 
 // askClaim asks whether the session may have, or keep, an address.
-func (p *Port) askClaim(a Address) error {
+func (p *Port) askClaim(a Address) (g Grant, err error) {
 	if p.s.Policy.Claim == nil {
-		return nil
+		return Grant{}, nil
 	}
-	var g Grant
+	var granted Grant
 	info := ClaimInfo{Conn: p.Info(), Address: a, Weak: p.weak, Token: p.token}
-	err := p.ask(func(ctx context.Context) (err error) {
-		g, err = p.s.Policy.Claim(ctx, info) // not read when ask has given up
+	err = p.ask(func(ctx context.Context) (err error) {
+		granted, err = p.s.Policy.Claim(ctx, info) // not read when ask has given up
 		return err
 	})
 	if err != nil {
-		return AsRefusal(err)
+		return Grant{}, AsRefusal(err)
 	}
+	return granted, nil
+}
+
+// hold has the session end with a grant, and not with the one before.
+func (p *Port) hold(g Grant) {
 	if p.expiry != nil {
 		p.expiry()
 		p.expiry = nil
@@ -135,7 +152,6 @@ func (p *Port) askClaim(a Address) error {
 			p.fail(&Refusal{Code: CodeNotAuthenticated, Reason: "the authorization has expired"})
 		})
 	}
-	return nil
 }
 
 // Renew presents a new token for a session that has an address. An error leaves
@@ -146,18 +162,32 @@ func (p *Port) Renew(token string) error {
 	if p.seat == nil {
 		return nil // Claim will ask
 	}
-	err := p.askClaim(p.seat.addr)
+	grant, err := p.askClaim(p.seat.addr)
 	if err != nil {
 		p.token = old
+		return err
 	}
-	return err
+	p.hold(grant)
+	return nil
 }
 
 // askSend asks a function of the policy about m. A refusal that ends the session
 // does so here.
 func (p *Port) askSend(hook func(context.Context, SendInfo) error, m *Message) *Refusal {
+	return p.askAbout(m, hook, p.ask)
+}
+
+// askArrived asks the policy about a message that another relay has brought.
+func (p *Port) askArrived(m *Message) *Refusal {
+	if p.s.Policy.Send == nil {
+		return nil
+	}
+	return p.askAbout(m, p.s.Policy.Send, p.consult)
+}
+
+func (p *Port) askAbout(m *Message, hook func(context.Context, SendInfo) error, ask func(func(context.Context) error) error) *Refusal {
 	info := SendInfo{Conn: p.Info(), From: m.From, To: m.To, Size: len(m.Data)}
-	err := p.ask(func(ctx context.Context) error { return hook(ctx, info) })
+	err := ask(func(ctx context.Context) error { return hook(ctx, info) })
 	if err == nil {
 		return nil
 	}

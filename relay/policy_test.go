@@ -163,6 +163,38 @@ func TestGrantExpires(t *testing.T) {
 	})
 }
 
+// TestRefusedClaimChangesNoGrant: a session that asks for another address in vain, with
+// another token, keeps what it was granted for its own, and no longer than that.
+func TestRefusedClaimChangesNoGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Policy: Policy{Claim: func(_ context.Context, i ClaimInfo) (Grant, error) {
+			if i.Token == "forever" {
+				return Grant{}, nil
+			}
+			d, err := time.ParseDuration(i.Token)
+			return Grant{Expires: time.Now().Add(d)}, err
+		}}}, words{inUse: Reject})
+		bob := b.dial(0)
+		bob.say("at bob forever")
+		bob.expect("at bob 0")
+		start, alice := time.Now(), b.dial(0)
+		alice.say("at alice 10s")
+		alice.expect("at alice 0")
+		alice.say("at bob forever")
+		alice.expect("no address in use")
+		alice.say("at carol nonsense")
+		alice.expect("no internal")
+		time.Sleep(5 * time.Second)
+		alice.say("at carol") // with the token that it has
+		alice.expect("at carol 0")
+		alice.say("at bob forever")
+		alice.expect("no address in use")
+		said, _ := alice.rest()
+		assert.Equal(t, []string{"bye not-authenticated"}, said)
+		assert.Equal(t, 15*time.Second, time.Since(start))
+	})
+}
+
 func TestKick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, &Server{Inbox: memory()}, words{})
@@ -350,7 +382,7 @@ func (eager) NewSession(p *Port) (Session, error) {
 	}
 	send("early")
 	p.After(time.Second, func() { send("late") })
-	_ = p.Claim(Claim{Address: Address{Realm: 1, Name: "one"}})
+	_ = p.Claim(Claim{Address: Address{Realm: 1, Name: "one"}, Acks: true})
 	s.reply(p.Claim(Claim{Address: Address{Realm: 1, Name: "two"}}).Error())
 	return s, nil
 }

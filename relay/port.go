@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io"
@@ -19,7 +20,12 @@ import (
 type speaker struct {
 	dialect Dialect
 	limits  DialectLimits
+	outbox  outboxLimits
 	gate    *gate // of all that speak the dialect
+
+	// Of those that do in datagrams: where they come from can be forged, so they must
+	// not take the places of connections.
+	datagrams *gate
 }
 
 // A Port is a session's way into the relay: one connection.
@@ -30,13 +36,15 @@ type speaker struct {
 type Port struct {
 	s       *Server
 	conn    transport.Conn
-	speaker *speaker
+	began   *speaker // not changed
+	speaker *speaker // began, or what Become made of it; owned as session is
 	out     outbox
 	ctx     context.Context // ends when the connection begins to end
 	cancel  context.CancelFunc
 	id      uint64
 	opened  time.Time
 	source  netip.Prefix
+	gate    *gate // the speaker's that it has entered
 	address atomic.Pointer[Address]
 
 	// Owned by whoever holds loop: the reading goroutine while it is in Receive, a
@@ -45,6 +53,7 @@ type Port struct {
 	session Session
 	seat    *seat
 	weak    bool
+	rank    uint64 // of the claim, in time; under the seat's lock
 	token   string
 	expiry  func() // cancels the timer of the grant
 	form    uint8  // set before the port can be found by others
@@ -53,99 +62,25 @@ type Port struct {
 	late    *time.Timer // ends the connection if it is not ready in time
 	closed  bool
 	timers  map[*time.Timer]struct{}
-	groups  map[*group]struct{}
+	groups  map[*group]struct{}       // under router.moves too
+	aliases *int                      // live ones that it made; under router.moves, and outlives the port
+	games   map[Address]*list.Element // that it waits for; under Server.games.mu
+	topics  subscriptions
+	unacked *time.Timer // runs storeUnacked; under out.mu
 	renders []rendered
 
 	// Owned by the reading goroutine.
 	batching bool
+	batched  int // bytes
 	now      time.Time
 	perMsg   *rate.Limiter
 	perByte  *rate.Limiter
 
-	// Outboxes that found themselves idle during this batch; flushed at its end.
-	dirtyMu sync.Mutex
-	inBatch bool
-	dirty   []*Port
-	spare   []*Port // memory for dirty
+	batcher // of the messages that are read
 
 	ending atomic.Bool
 	ended  chan struct{} // closed when the end is complete
 	err    error         // why; before ended is closed
-}
-
-// A Claim is a session's wish to be an address.
-type Claim struct {
-	Address Address
-
-	// Greeting is sent before anything that is for the address: the confirmation
-	// of a login. May be empty.
-	Greeting []byte
-	Kind     transport.Kind
-
-	// Weak sessions cannot take an address over from one that is not.
-	Weak bool
-
-	// Acks says that the session acknowledges what it is sent (Acknowledge). What
-	// it has not acknowledged when it ends goes back to the inbox.
-	Acks bool
-
-	// InUse says what becomes of a session that has the address already. The zero
-	// value has it taken over.
-	InUse InUse
-
-	// Token is presented to the policy; empty: what came with the connection.
-	Token string
-}
-
-// InUse is a policy for an address that is in use.
-type InUse uint8
-
-const (
-	TakeOver InUse = iota // the older session is closed with CodeReplaced
-	Reject                // the newer one is refused with CodeDenied
-	Share                 // both get a copy of what is live; what is stored goes to one
-)
-
-// Claim makes the session the one that messages for an address go to, and so
-// ready. An older session of the address is closed with CodeReplaced; what it
-// had not written comes to this one. The inbox is flushed from here on. A port
-// claims one address, once.
-func (p *Port) Claim(c Claim) error {
-	if p.seat != nil {
-		return &Refusal{Code: CodeInternal, Err: errors.New("relay: the session has an address already")}
-	}
-	if p.s.Load() == Overloaded {
-		return &Refusal{Code: CodeOverloaded, Reason: "relay overloaded, retry later"}
-	}
-	p.weak = c.Weak
-	if c.Token != "" {
-		p.token = c.Token
-	}
-	if err := p.askClaim(c.Address); err != nil {
-		return err
-	}
-	if p.openBatch() { // so that nothing is written under the seat's locks
-		defer p.closeBatch()
-	}
-	p.out.setWindow(c.Acks, &p.s.limits)
-	st := p.s.router.acquire(c.Address)
-	old, err := p.s.sit(st, p, &c)
-	if err != nil {
-		p.s.router.release(st)
-		return err
-	}
-	p.seat = st
-	p.address.Store(&st.addr)
-	p.Ready()
-	p.s.watch(func(t *Trace) {
-		if t.Claimed != nil {
-			t.Claimed(p.Info(), st.addr)
-		}
-	})
-	if old != nil {
-		go old.end(&Refusal{Code: CodeReplaced, Reason: "replaced by a newer login"})
-	}
-	return nil
 }
 
 // Ready says that the peer has done what its dialect wants of it before it may
@@ -191,10 +126,25 @@ func (p *Port) Send(m *Message) Outcome {
 	return p.s.route(m, p)
 }
 
+// Unproven says that the peer has to show first that what is sent reaches it. Until
+// Prove, nothing is sent to it from the inbox, and no more than credit bytes of
+// other things: what exceeds them is stored, or dropped where it cannot be.
+func (p *Port) Unproven(credit int) { p.out.setCredit(true, credit) }
+
+// Credit adds to the bytes that may be sent to a peer that is unproven.
+func (p *Port) Credit(n int) { p.out.addCredit(n) }
+
+// Prove ends what Unproven began.
+func (p *Port) Prove() { p.out.setCredit(false, 0) }
+
 // Acknowledge says that the peer has taken over the message that came from an
-// address with an id. One that nobody waits for is ignored.
-func (p *Port) Acknowledge(from Address, id ID) {
-	delivered, flush := p.out.acknowledge(from, id)
+// address with an id. One that nobody waits for is ignored. With a proof that is
+// not empty the sender's session is told (NoticeAcknowledged).
+func (p *Port) Acknowledge(from Address, id ID, proof []byte) {
+	delivered, awaited, flush := p.out.acknowledge(from, id)
+	if awaited && len(proof) > 0 {
+		p.s.tell(from, p, Notice{Kind: NoticeAcknowledged, Peer: p.Address(), ID: id, Proof: proof})
+	}
 	if delivered > 0 {
 		p.s.count.delivered.Add(int64(delivered))
 		p.s.count.queued.Add(-int64(delivered))
@@ -207,11 +157,13 @@ func (p *Port) Acknowledge(from Address, id ID) {
 // Reply queues one message for the peer. It does not block. What is replied
 // while the connection goes down may be lost.
 func (p *Port) Reply(k transport.Kind, msg []byte) {
-	switch p.out.pushFrame(control, frame{k, msg}, &p.s.limits) {
+	switch p.out.pushFrame(control, frame{k, msg}) {
 	case first:
 		p.flushLater(p)
 	case full:
 		p.fail(&Refusal{Code: CodeOverloaded, Reason: "too many unread replies"})
+	case held:
+		p.Ignored("reply to an unproven peer")
 	}
 }
 
@@ -256,13 +208,65 @@ func (p *Port) RemoteAddr() net.Addr { return p.conn.RemoteAddr() }
 // Log returns the server's logger.
 func (p *Port) Log() *slog.Logger { return p.s.log }
 
+// Queued returns how many messages wait in the inbox of an address.
+func (p *Port) Queued(a Address) int {
+	if p.s.Inbox == nil {
+		return 0
+	}
+	n, _, err := p.s.Inbox.Count(p.s.ctx, a)
+	if err != nil {
+		p.s.log.Error("inbox: count", "err", err)
+	}
+	return n
+}
+
+// Source is what stands for the peer's address in limits; see [Source].
+func (p *Port) Source() netip.Prefix { return p.source }
+
+// Shared returns what the sessions of a server have in common under a key of
+// their dialect's, made by create for the first that asks.
+func (p *Port) Shared(key any, create func() any) any {
+	v, ok := p.s.shared.Load(key)
+	if !ok {
+		v, _ = p.s.shared.LoadOrStore(key, create())
+	}
+	return v
+}
+
 // State returns the server's state store.
 func (p *Port) State() State { return p.s.State }
 
+// Limits returns the limits of the session's dialect.
+func (p *Port) Limits() DialectLimits { return p.speaker.limits }
+
+// Load returns the server's load tier.
+func (p *Port) Load() Tier { return p.s.Load() }
+
 func (p *Port) limits() *DialectLimits { return &p.speaker.limits }
 
+// notifyBy is notify; by sees to the flushing of what the session replies.
+func (p *Port) notifyBy(by origin, n Notice) {
+	opened := p.openBatch()
+	p.notify(n)
+	if opened {
+		p.handOver(by)
+	}
+}
+
+// notify tells the session something, if that wants to know.
+func (p *Port) notify(n Notice) {
+	if s, ok := p.session.(Notified); ok {
+		s.Notify(n)
+	}
+}
+
+// settled tells the session. What it replies goes out when it has returned, and so
+// let go of any lock of its own.
 func (p *Port) settled(r Receipt) {
 	if st, ok := p.session.(Settler); ok {
+		if p.openBatch() {
+			defer p.closeBatch()
+		}
 		st.Settled(r)
 	}
 }
@@ -322,22 +326,28 @@ func (p *Port) readOne() error {
 func (p *Port) readFailed(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrTooLarge):
-		return p.excess(&Refusal{Code: CodeTooLarge})
+		return p.excess(&Refusal{Code: CodeTooLarge}, nil)
 	case errors.Is(err, transport.ErrMalformed):
 		return &Refusal{Code: CodeMalformed, Err: err}
 	}
 	return peerGone(err)
 }
 
+// A batch ends after this many bytes, with so many more for each message.
+const (
+	batchBytes    = 64 << 10
+	batchOverhead = 256
+)
+
 //go:noinline
 func (p *Port) received(k transport.Kind, msg []byte) error {
 	p.s.count.messages.Add(1)
 	if !p.batching {
-		p.batching, p.now = true, time.Now()
+		p.batching, p.batched, p.now = true, 0, time.Now()
 		p.openBatch()
 	}
 	if p.perMsg != nil && !p.free(msg) && !p.perMsg.AllowN(p.now, 1) || p.perByte != nil && !p.perByte.AllowN(p.now, len(msg)) {
-		return p.excess(&Refusal{Code: CodeRateLimited})
+		return p.excess(&Refusal{Code: CodeRateLimited}, msg)
 	}
 	p.loop.Lock()
 	defer p.loop.Unlock()
@@ -347,7 +357,9 @@ func (p *Port) received(k transport.Kind, msg []byte) error {
 	p.stamp = p.now
 	err := p.session.Receive(p.ctx, k, msg)
 	p.stamp = time.Time{}
-	if _, ok := p.conn.(transport.Batcher); !ok {
+	// A peer that never pauses must not keep what it sends from those it is for.
+	p.batched += len(msg) + batchOverhead
+	if _, ok := p.conn.(transport.Batcher); !ok || p.batched > batchBytes {
 		p.endBatch()
 	}
 	return err
@@ -359,7 +371,7 @@ func (p *Port) free(msg []byte) bool {
 	return ok && a.Answers(msg) && p.out.answered()
 }
 
-func (p *Port) excess(r *Refusal) error {
+func (p *Port) excess(r *Refusal, msg []byte) error {
 	m, ok := p.session.(Metered)
 	if !ok {
 		return r
@@ -369,13 +381,12 @@ func (p *Port) excess(r *Refusal) error {
 	if p.closed {
 		return errPeerGone
 	}
-	return m.Excess(r)
+	return m.Excess(r, msg)
 }
 
 // peerGone marks the ordinary ends of a connection.
 func peerGone(err error) error {
-	var ce *transport.CloseError
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &ce) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return errPeerGone
 	}
 	return errors.Join(errPeerGone, err)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"hash/maphash"
 	"sync"
@@ -16,6 +17,7 @@ type router struct {
 	seed   maphash.Seed
 	seats  [shards]seatShard
 	groups [shards]groupShard
+	moves  moves
 }
 
 type seatShard struct {
@@ -81,26 +83,37 @@ func (s *Server) online(a Address) bool {
 	return st.port != nil
 }
 
-// route brings m to its recipient: to the live session, else to the inbox. by is
-// the sender's port.
-func (s *Server) route(m *Message, by *Port) Outcome {
+// An origin is where messages come from: a Port, or the embedding program.
+type origin interface {
+	openBatch() bool
+	closeBatch()
+	flushLater(*Port)
+	limits() *DialectLimits
+	settled(Receipt)
+}
+
+// route brings m to its recipient: to the live session, else to
+// another relay or the inbox.
+func (s *Server) route(m *Message, by origin) Outcome {
 	if m.received == 0 {
 		m.received = s.now()
 	}
-	st := s.router.find(m.To)
-	if st == nil {
-		return s.store(m, by, absent)
+	o := absent
+	if st := s.router.find(m.To); st != nil {
+		st.copyToOthers(m, by)
+		o = st.offer(m, by)
 	}
-	st.copyToOthers(m, by)
-	o := st.offer(m, by)
-	if o == offered {
+	switch {
+	case o == offered:
 		return Outcome{Status: Delivered}
+	case s.forward(m, by, o):
+		return Outcome{Status: Pending}
 	}
 	return s.store(m, by, o)
 }
 
 // store puts m into the inbox, after the recipient's session answered o.
-func (s *Server) store(m *Message, by *Port, o offer) Outcome {
+func (s *Server) store(m *Message, by origin, o offer) Outcome {
 	if s.Inbox == nil || m.Ephemeral {
 		if o == overflow {
 			return s.refuse(CodeOverloaded)
@@ -108,35 +121,23 @@ func (s *Server) store(m *Message, by *Port, o offer) Outcome {
 		return s.refuse(CodeNotHere)
 	}
 	st := s.router.acquire(m.To)
-	if o == overflow {
-		s.spill(st)
-	}
-	st.mu.Lock()
-	if o == absent && st.port != nil && !st.backlog {
-		// The recipient came, or caught up, since it was asked.
-		st.mu.Unlock()
-		switch o = st.offer(m, by); o {
-		case offered:
+	if o == absent && st.isCaughtUp() { // The recipient came, or caught up, since it was asked.
+		if o = st.offer(m, by); o == offered {
 			s.router.release(st)
 			return Outcome{Status: Delivered}
-		case overflow:
-			s.spill(st)
 		}
-		st.mu.Lock()
 	}
 	misfit := o == unfitting // waits for a session that can take it; later ones pass it
-	st.puts++
-	st.backlog = st.backlog || !misfit
-	st.mu.Unlock()
+	s.beginPut(st, misfit)
 
 	lim := by.limits()
 	e := s.entry(m, lim)
 	e.To = st.addr
 	q := inbox.Quota{
 		Messages: lim.InboxMessages, Bytes: lim.InboxBytes,
-		PerSender: lim.InboxPerSender, DropOldest: lim.DropOldest,
+		PerSender: lim.InboxPerSender, SenderTotal: lim.SenderTotal, DropOldest: lim.DropOldest,
 	}
-	p := &put{s: s, st: st, by: by, id: m.ID, flags: m.Flags, misfit: misfit}
+	p := &put{s: s, st: st, by: by, id: m.ID, flags: m.Flags, note: bytes.Clone(m.Note), misfit: misfit}
 	st.order.RLock()
 	s.Inbox.Put(s.ctx, e, q, p.done)
 	st.order.RUnlock()
@@ -163,9 +164,10 @@ func (s *Server) entry(m *Message, lim *DialectLimits) *inbox.Entry {
 type put struct {
 	s      *Server
 	st     *seat
-	by     *Port
+	by     origin
 	id     ID
 	flags  uint8
+	note   []byte
 	misfit bool
 
 	mu      sync.Mutex
@@ -206,7 +208,7 @@ func (p *put) done(r inbox.Result) {
 	handed := p.handed
 	p.mu.Unlock()
 	if handed {
-		p.by.settled(Receipt{To: p.st.addr, ID: p.id, Flags: p.flags, Outcome: o})
+		p.by.settled(Receipt{To: p.st.addr, ID: p.id, Flags: p.flags, Note: p.note, Outcome: o})
 	}
 	s.router.release(p.st)
 }
@@ -217,6 +219,8 @@ func (s *Server) tally(r inbox.Result) {
 	s.count.stored.Add(-int64(len(r.Dropped)))
 	s.count.expired.Add(int64(len(r.Expired)))
 	s.count.stored.Add(-int64(len(r.Expired)))
+	s.tellSenders(r.Dropped, NoticeDropped)
+	s.tellSenders(r.Expired, NoticeExpired)
 }
 
 func (s *Server) refuse(c Code) Outcome {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/transport"
-	"github.com/sotto-relay/sotto/transport/pipe"
-	"golang.org/x/time/rate"
 )
 
 // State is the small store for what has to outlive a restart beside messages.
@@ -30,11 +27,16 @@ type Server struct {
 	// server does not close it.
 	Inbox inbox.Store
 
-	// State keeps what dialects know of keys. Nil: a bounded store in memory.
+	// State keeps what dialects know of keys, and the retained values of topics.
+	// Nil: a bounded store in memory.
 	State State
 
 	// Limits bound what connections can take. The zero value has safe defaults.
 	Limits Limits
+
+	// Mesh brings messages to recipients that are connected to other relays. Nil:
+	// they are stored or refused.
+	Mesh Forwarder
 
 	// Policy decides what sessions may do. The zero value allows everything.
 	Policy Policy
@@ -53,6 +55,10 @@ type Server struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	router router
+	games  games
+	topics topics
+	shared sync.Map // of dialects: key to value
+	levels levels
 	count  counters
 	lastID atomic.Uint64 // of a connection
 	tier   atomic.Int32  // a Tier
@@ -81,10 +87,11 @@ func (s *Server) init() {
 		if s.log == nil {
 			s.log = slog.Default()
 		}
-		if s.State == nil {
+		kept := s.State
+		if kept == nil {
 			s.State = inbox.NewMemoryState(nil)
 		}
-		s.limits = s.Limits.withDefaults()
+		s.limits = s.Limits.WithDefaults()
 		s.start = time.Now()
 		s.memory = memoryLimit()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -100,6 +107,7 @@ func (s *Server) init() {
 				s.count.stored.Store(int64(n))
 			}
 		}
+		s.topics.init(s, kept)
 	})
 }
 
@@ -122,206 +130,6 @@ func (s *Server) add() error {
 	if s.monitor == nil {
 		s.watchLoad()
 	}
-	return nil
-}
-
-// Serve accepts connections from l and speaks d with them, until l fails or the
-// server closes; then it closes l and returns the error, ErrServerClosed in the
-// second case.
-func (s *Server) Serve(l transport.Listener, d Dialect) error {
-	if err := s.add(); err != nil {
-		_ = l.Close()
-		return err
-	}
-	defer s.wg.Done()
-	s.mu.Lock()
-	if s.closing || s.draining {
-		s.mu.Unlock()
-		_ = l.Close()
-		return ErrServerClosed
-	}
-	s.listeners[l] = struct{}{}
-	s.mu.Unlock()
-	defer func() {
-		_ = l.Close()
-		s.mu.Lock()
-		delete(s.listeners, l)
-		s.mu.Unlock()
-	}()
-	h := s.Speak(d)
-	var pause time.Duration
-	for {
-		c, err := l.Accept()
-		if err == nil {
-			pause = 0
-			h.HandleConn(c)
-			continue
-		}
-		s.mu.Lock()
-		over := s.closing || s.draining
-		s.mu.Unlock()
-		if over {
-			return ErrServerClosed
-		}
-		var ne net.Error
-		if !errors.As(err, &ne) || !ne.Timeout() && !isTemporary(err) {
-			return err
-		}
-		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.log.Warn("accept failed; trying again", "err", err, "in", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.closed:
-		}
-	}
-}
-
-// isTemporary knows errors such as "too many open files", which pass.
-func isTemporary(err error) bool {
-	var t interface{ Temporary() bool }
-	return errors.As(err, &t) && t.Temporary()
-}
-
-// Speak returns a handler that speaks d with the connections it is given. It
-// returns at once, and is a [transport.Admitter]. After Close it closes them
-// with 1001.
-func (s *Server) Speak(d Dialect) transport.Handler {
-	return &handler{s, s.speaker(d)}
-}
-
-func (s *Server) speaker(d Dialect) *speaker {
-	s.init()
-	sp := &speaker{dialect: d, limits: s.limits.forDialect(d)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gates[d.Name()] == nil {
-		s.gates[d.Name()] = newGate(&sp.limits)
-	}
-	sp.gate = s.gates[d.Name()]
-	return sp
-}
-
-type handler struct {
-	s       *Server
-	speaker *speaker
-}
-
-func (h *handler) HandleConn(c transport.Conn) {
-	if p, err := h.s.open(c, h.speaker); err == nil {
-		go p.read()
-	}
-}
-
-// ServeConn speaks d with one connection and returns when that has ended, with
-// the reason: nil when the peer went, ErrServerClosed when the server had closed
-// before, a *Refusal when it turned the connection away. The end of ctx ends the
-// connection.
-func (s *Server) ServeConn(ctx context.Context, c transport.Conn, d Dialect) error {
-	p, err := s.open(c, s.speaker(d))
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { p.end(&Refusal{Code: CodeGoingAway, Err: ctx.Err()}) })()
-	go p.read()
-	<-p.ended
-	if errors.Is(p.err, errPeerGone) {
-		return nil
-	}
-	return p.err
-}
-
-// Dial connects the embedding program as a client of d, in memory.
-func (s *Server) Dial(d Dialect) transport.Conn {
-	client, server := pipe.New()
-	s.Speak(d).HandleConn(server)
-	return client
-}
-
-// open sets up a port for a connection, unless it is turned away.
-func (s *Server) open(c transport.Conn, sp *speaker) (*Port, error) {
-	p := &Port{
-		s: s, conn: c, speaker: sp, id: s.lastID.Add(1), opened: time.Now(),
-		source: Source(c.RemoteAddr()), token: presented(c), ended: make(chan struct{}),
-	}
-	if r := s.turn(sp, p.source, sp.gate.enter); r != nil {
-		return nil, s.turned(p, r)
-	}
-	if s.add() != nil {
-		sp.gate.leave(p.source)
-		return nil, s.turned(p, &Refusal{Code: CodeGoingAway})
-	}
-	p.out.change.L = &p.out.mu
-	p.ctx, p.cancel = context.WithCancel(s.ctx)
-	l := &sp.limits
-	if l.MessageRate > 0 {
-		p.perMsg = rate.NewLimiter(rate.Limit(l.MessageRate), l.MessageBurst)
-	}
-	if l.ByteRate > 0 {
-		p.perByte = rate.NewLimiter(rate.Limit(l.ByteRate), l.ByteBurst)
-	}
-	if b, ok := c.(transport.Batcher); ok {
-		b.SetDry(p.endBatch)
-	}
-	c.SetReadLimit(l.UnreadyBytes)
-	p.late = time.AfterFunc(l.ReadyTimeout, func() {
-		// 1013, not 1008: it may be the network that was slow, and then trying again
-		// is right.
-		p.end(&Refusal{Code: CodeNotAuthenticated, Close: transport.CloseTryLater, Reason: "not ready in time"})
-	})
-	s.mu.Lock()
-	s.ports[p] = struct{}{}
-	s.unready++
-	closing := s.closing || s.draining
-	s.mu.Unlock()
-	s.watch(func(t *Trace) {
-		if t.Opened != nil {
-			t.Opened(p.Info())
-		}
-	})
-	if closing {
-		p.fail(&Refusal{Code: CodeGoingAway})
-	}
-	return p, nil
-}
-
-// turned turns a connection away, and returns the error for that.
-func (s *Server) turned(p *Port, r *Refusal) error {
-	s.count.turned.add(r.Code)
-	_ = p.conn.Close(r.closeCode(), r.Sentence())
-	s.watch(func(t *Trace) {
-		if t.Turned != nil {
-			t.Turned(p.Info(), r)
-		}
-	})
-	if r.Code == CodeGoingAway {
-		return ErrServerClosed
-	}
-	return r
-}
-
-func (s *Server) unreadyDone() {
-	s.mu.Lock()
-	s.unready--
-	s.mu.Unlock()
-}
-
-// begin asks the policy, then lets the dialect begin.
-func (p *Port) begin() error {
-	if hook := p.s.Policy.Connect; hook != nil {
-		if err := p.ask(func(ctx context.Context) error { return hook(ctx, p.Info()) }); err != nil {
-			return err
-		}
-	}
-	p.loop.Lock()
-	defer p.loop.Unlock()
-	if p.closed {
-		return errPeerGone
-	}
-	session, err := p.speaker.dialect.NewSession(p)
-	if err != nil {
-		return err
-	}
-	p.session = session
 	return nil
 }
 
@@ -365,6 +173,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
+	if s.Mesh != nil {
+		s.Mesh.Stop()
+	}
+	s.router.moves.stop()
 	s.wg.Wait()
 	s.pumps.Wait()
 	s.cancel()
@@ -388,7 +200,9 @@ func (s *Server) purgeInbox() {
 	}
 	defer s.wg.Done()
 	for s.ctx.Err() == nil {
-		n, err := s.Inbox.Purge(s.ctx, batch, nil)
+		var gone []*inbox.Entry
+		n, err := s.Inbox.Purge(s.ctx, batch, func(e *inbox.Entry) { gone = append(gone, e) })
+		s.tellSenders(gone, NoticeExpired)
 		s.count.expired.Add(int64(n))
 		s.count.stored.Add(-int64(n))
 		if err != nil {

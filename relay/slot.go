@@ -3,6 +3,7 @@ package relay
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sotto-relay/sotto/transport"
 )
@@ -35,6 +36,7 @@ const (
 	control     class = iota // of this connection only; never dropped, goes down with it
 	message                  // goes to the inbox
 	publication              // the oldest are dropped
+	replayed                 // a retained value: never dropped, goes down with the connection
 	awaiting                 // a message that was written, and is not acknowledged yet
 	over                     // nothing more to do: written, acknowledged, dropped or moved
 )
@@ -44,7 +46,7 @@ const (
 type slot struct {
 	shared   *shared // nil: the bytes are the next n of the buffer
 	copy     *spilled
-	from     Address
+	from     Address // of a publication: the filter that it came by; zero: none
 	received int64
 	ttl      int64
 	seq      uint64 // the inbox entry it was read from
@@ -71,8 +73,9 @@ type batch struct {
 	buf   []byte
 	vecs  [][]byte // the slots' bytes, from when writing begins
 
-	awaiting int // slots of that class
-	head     int // none before it is
+	kept     time.Time // in a window, since
+	awaiting int       // slots of that class
+	head     int       // none before it is
 }
 
 var batchPool = sync.Pool{New: func() any { return new(batch) }}

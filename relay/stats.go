@@ -40,10 +40,11 @@ const (
 	dropEvicted               // the oldest of a full inbox
 	dropRepeat                // the inbox had it already
 	dropRefused               // it was on its way back to the inbox, which refused
+	dropErased                // its recipient had its inbox erased
 	reasons
 )
 
-var reasonNames = [reasons]string{"slow", "gone", "evicted", "repeat", "refused"}
+var reasonNames = [reasons]string{"slow", "gone", "evicted", "repeat", "refused", "erased"}
 
 // counters are updated where things happen. Those of the hot path stand apart
 // so that two cores don't share their cache lines.

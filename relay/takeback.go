@@ -50,7 +50,7 @@ func (o *outbox) collect(left []leftover, pubs int, b *batch) ([]leftover, int) 
 		if s.copy != nil && s.class != over {
 			s.copy.end(o, &s.copy.taken)
 		}
-		if s.class == publication {
+		if s.class == publication || s.class == replayed {
 			pubs++
 		}
 		if s.shared != nil {
@@ -67,6 +67,26 @@ func (o *outbox) collect(left []leftover, pubs int, b *batch) ([]leftover, int) 
 func (o *outbox) spill() (left []leftover) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.moveOut()
+}
+
+// vacate is spill, and drops the entries of the inbox that are not being written.
+func (o *outbox) vacate() (left []leftover) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.queue != nil {
+		for i := range o.queue.slots {
+			if s := &o.queue.slots[i]; s.class == message && s.seq != 0 {
+				o.entries--
+				o.drop(s)
+			}
+		}
+		o.compact()
+	}
+	return o.moveOut()
+}
+
+func (o *outbox) moveOut() (left []leftover) {
 	for _, b := range o.window.batches {
 		left = o.copyOut(left, b)
 	}
@@ -92,6 +112,7 @@ func (o *outbox) copyOut(left []leftover, b *batch) []leftover {
 		if s := &b.slots[i]; s.live() && s.copy == nil && !s.ephemeral {
 			s.copy = new(spilled)
 			o.spills++
+			o.copying++
 			left = append(left, newLeftover(s, b.vecs[i]))
 		}
 	}
@@ -121,6 +142,8 @@ func (c *spilled) stored(o *outbox, seq uint64) (written, taken bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.put, c.seq = true, seq
+	o.copying--
+	o.copied = max(o.copied, seq)
 	if c.written || c.taken {
 		c.both(o)
 	}

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // A window holds what a session that acknowledges was sent and has not
 // acknowledged yet: it stays the relay's own, and goes back to the inbox when the
@@ -11,8 +14,10 @@ type window struct {
 	messages int  // at most
 	size     int  // bytes, at most
 
+	watched bool     // storeUnacked will look
 	batches []*batch // written whole, oldest first; each has slots that wait
 	waiting int      // slots of class awaiting, in batches and in outbox.out
+	live    int      // those that were not read from the inbox
 	bytes   int      // of theirs
 	shut    bool     // messages are queued that it has no room for
 	credit  int      // messages added, less the acknowledgements that came free
@@ -39,6 +44,9 @@ func (w *window) add(b *batch, s *slot) {
 	s.class = awaiting
 	b.awaiting++
 	w.waiting++
+	if s.seq == 0 {
+		w.live++
+	}
 	w.bytes += int(s.n)
 	w.credit = min(w.credit+1, 2*w.messages)
 }
@@ -49,6 +57,7 @@ func (w *window) keep(b *batch) {
 		b.free()
 		return
 	}
+	b.kept = time.Now()
 	w.batches = append(w.batches, b)
 }
 
@@ -64,7 +73,7 @@ func (w *window) reopen() bool {
 
 func (w *window) clear() {
 	clear(w.batches)
-	w.batches, w.waiting, w.bytes, w.shut = w.batches[:0], 0, 0, false
+	w.batches, w.waiting, w.live, w.bytes, w.shut = w.batches[:0], 0, 0, 0, false
 }
 
 // part takes from the queue what the window has room for: control and
@@ -107,23 +116,34 @@ func (o *outbox) part() *batch {
 	return b
 }
 
-// acknowledge ends the message that came from an address with an id. It returns
-// how many messages have left the relay by that, and whether the caller has to
-// flush.
-func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
+// acknowledge ends the message that came from an address with an id, if it is
+// awaited. It returns how many messages have left the relay by that, and whether
+// the caller has to flush.
+func (o *outbox) acknowledge(from Address, id ID) (delivered int, awaited, flush bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := &o.window
-	b, s := o.awaited(from, id)
+	b, s := o.awaited(from, id, false)
+	if s != nil && s.seq != 0 && (w.live > 0 || o.out != nil) {
+		// It may have been sent a second time: its sender did not learn that it is stored
+		// before the relay was started anew. One acknowledgement ends one of the two, and
+		// the entry, which comes before all that is newer, is kept longer.
+		if second, again := o.awaited(from, id, true); again != nil {
+			b, s = second, again
+		}
+	}
 	switch {
 	case s == nil:
-		return 0, false
+		return 0, false, false
 	case s.class == message: // it was faster than whoever wrote
-		s.acked = true
-		return 0, false
+		awaited, s.acked = !s.acked, true
+		return 0, awaited, false
 	}
 	b.awaiting--
 	w.waiting--
+	if s.seq == 0 {
+		w.live--
+	}
 	w.bytes -= int(s.n)
 	delivered = o.finish(s)
 	if i := slices.Index(w.batches, b); i >= 0 && b.awaiting == 0 {
@@ -138,7 +158,26 @@ func (o *outbox) acknowledge(from Address, id ID) (delivered int, flush bool) {
 		flush = true
 	}
 	o.poke()
-	return delivered, flush
+	return delivered, true, flush
+}
+
+// copyUnacked returns copies of the messages that were written before a time and
+// that only the window holds, tied to them, and the time at which there will be
+// more; zero: there are none.
+func (o *outbox) copyUnacked(before time.Time) (left []leftover, next time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, b := range o.window.batches {
+		if b.kept.After(before) {
+			return left, b.kept
+		}
+		left = o.copyOut(left, b)
+	}
+	if o.window.waiting == 0 {
+		o.window.watched = false
+		return left, time.Time{}
+	}
+	return left, time.Now()
 }
 
 // waitAcks waits until all has been acknowledged, for as long as on says so.
@@ -162,20 +201,20 @@ func (o *outbox) answered() bool {
 	return true
 }
 
-// awaited finds a slot that waits. Acknowledgements come in order as a rule, so
-// it is at the front.
-func (o *outbox) awaited(from Address, id ID) (*batch, *slot) {
+// awaited finds a slot that waits, of a message that came live if live is set.
+// Acknowledgements come in order as a rule, so it is at the front.
+func (o *outbox) awaited(from Address, id ID, live bool) (*batch, *slot) {
 	for _, b := range o.window.batches {
-		if s := b.find(from, id, len(b.slots)); s != nil {
+		if s := b.find(from, id, live, len(b.slots)); s != nil {
 			return b, s
 		}
 	}
 	if o.out != nil {
-		if s := o.out.find(from, id, o.done); s != nil {
+		if s := o.out.find(from, id, live, o.done); s != nil {
 			return o.out, s
 		}
 		for i := o.done; i < len(o.out.slots); i++ {
-			if s := &o.out.slots[i]; s.id == id && s.from == from && o.window.wants(s) {
+			if s := &o.out.slots[i]; s.id == id && s.from == from && !(live && s.seq != 0) && o.window.wants(s) {
 				return o.out, s
 			}
 		}
@@ -183,12 +222,12 @@ func (o *outbox) awaited(from Address, id ID) (*batch, *slot) {
 	return nil, nil
 }
 
-func (b *batch) find(from Address, id ID, end int) *slot {
+func (b *batch) find(from Address, id ID, live bool, end int) *slot {
 	for b.head < end && b.slots[b.head].class == over {
 		b.head++
 	}
 	for i := b.head; i < end; i++ {
-		if s := &b.slots[i]; s.class == awaiting && s.id == id && s.from == from {
+		if s := &b.slots[i]; s.class == awaiting && s.id == id && s.from == from && !(live && s.seq != 0) {
 			return s
 		}
 	}

@@ -63,6 +63,38 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// A message that comes live while its entry waits to be acknowledged, since its sender
+// sent it again to a relay that was started anew, keeps the entry's place.
+func TestWindowOfRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, words{acks: true})
+		alice := b.as("alice")
+		for _, id := range []string{"1", "2", "3"} {
+			alice.say("send bob %s", id)
+			alice.expect("stored")
+		}
+		bob := b.as("bob")
+		bob.expect("alice 1", "alice 2", "alice 3")
+		synctest.Wait()
+		for _, id := range []string{"1", "2"} {
+			alice.say("send bob %s", id)
+			bob.expect("alice " + id)
+			bob.say("ack alice %s", id) // the repeat
+		}
+		synctest.Wait()
+		b.balance()
+		_ = bob.Close(1000, "")
+		synctest.Wait()
+		bob = b.as("bob")
+		for _, id := range []string{"1", "2", "3"} {
+			bob.expect("alice " + id)
+			bob.say("ack alice %s", id)
+		}
+		synctest.Wait()
+		assert.Zero(t, b.balance().Held)
+	})
+}
+
 // What needs no acknowledgement is not held up.
 func TestWindowOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -112,6 +144,7 @@ func TestDrainAwaitsAcknowledgements(t *testing.T) {
 				synctest.Wait()
 				alice.say("send bob x")
 				bob.expect("alice x")
+				synctest.Wait() // the relay knows that it is written
 				start := time.Now()
 				if acks {
 					time.AfterFunc(300*time.Millisecond, func() { bob.say("ack alice x") })
@@ -259,4 +292,56 @@ func testUnacknowledged(t *testing.T, r *rand.Rand) {
 		wg.Wait()
 		assert.Zero(t, leftSeats(b.Server))
 	})
+}
+
+// A message that is not acknowledged holds up none of those behind it, also when
+// some had to go to the inbox, and goes back before them when the session ends.
+func TestSpillBesideUnacknowledged(t *testing.T) {
+	for name, lim := range map[string]Limits{
+		"spilled":     {OutboxMessages: 4},
+		"stored late": {OutboxMessages: 4, AckTimeout: time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &lateStore{Store: memory(), late: func() { time.Sleep(5 * time.Millisecond) }}
+				b := newBench(t, &Server{Inbox: store, Limits: lim}, words{acks: true, settled: func(Receipt) {}})
+				alice, bob := b.as("alice"), b.as("bob")
+				synctest.Wait()
+				alice.say("send bob held")
+				bob.expect("alice held")
+				time.Sleep(10 * time.Millisecond)
+				for round := range 3 {
+					for i := range 20 {
+						alice.say("send bob %d", 20*round+i)
+					}
+					time.Sleep(time.Second) // nothing is read: it spills
+					for i := range 20 {
+						bob.expect("alice " + itoa(20*round+i))
+						bob.say("ack alice %d", 20*round+i)
+					}
+					synctest.Wait()
+					time.Sleep(time.Second)
+					assert.Equal(t, int64(1), b.balance().Held)
+				}
+				for i := range 20 {
+					alice.say("send bob late %d", i)
+				}
+				time.Sleep(time.Second)
+				bob.expect("alice late 0")
+				_ = bob.Close(1000, "")
+				synctest.Wait()
+				bob = b.as("bob")
+				bob.expect("alice held")
+				bob.say("ack alice held")
+				for i := range 20 {
+					bob.expect(fmt.Sprint("alice late ", i))
+					bob.say("ack alice late %d", i)
+				}
+				bob.silent()
+				st := b.balance()
+				assert.Zero(t, st.Held)
+				assert.Equal(t, uint64(81), st.Delivered)
+			})
+		})
+	}
 }

@@ -68,7 +68,8 @@ func New(s *relay.Server) *Collector {
 		dropped: desc("messages_dropped_total",
 			"Accepted copies of messages that were lost, by reason. slow: a publication made room for a newer one; "+
 				"gone: the connection ended and nothing stores it; evicted: the oldest of a full inbox; "+
-				"repeat: the inbox had it already; refused: the inbox refused to take it back.",
+				"repeat: the inbox had it already; refused: the inbox refused to take it back; "+
+				"erased: its recipient had the inbox erased.",
 			"reason"),
 		ignored: desc("ignored_total",
 			"What dialects dropped or ignored without an answer, by dialect and kind. It is not among the messages.",

@@ -141,3 +141,14 @@ func TestTwoServers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
 }
+
+// TestReasons holds that the help of a metric explains every reason there is.
+func TestReasons(t *testing.T) {
+	srv := new(relay.Server)
+	defer srv.Close()
+	reasons := srv.Stats().DroppedBy
+	assert.NotEmpty(t, reasons)
+	for reason := range reasons {
+		assert.Contains(t, New(srv).dropped.String(), reason+": ")
+	}
+}

@@ -18,11 +18,12 @@ func Open() relay.Policy { return relay.Policy{} }
 // The policies share relay.Limits.HookTimeout.
 func All(policies ...relay.Policy) relay.Policy {
 	return relay.Policy{
-		Connect: each(policies, func(p relay.Policy) hook[relay.ConnInfo] { return p.Connect }),
-		Claim:   eachClaim(policies),
-		Send:    each(policies, func(p relay.Policy) hook[relay.SendInfo] { return p.Send }),
-		Publish: each(policies, func(p relay.Policy) hook[relay.SendInfo] { return p.Publish }),
-		Join:    each(policies, func(p relay.Policy) hook[relay.JoinInfo] { return p.Join }),
+		Connect:   each(policies, func(p relay.Policy) hook[relay.ConnInfo] { return p.Connect }),
+		Claim:     eachClaim(policies),
+		Send:      each(policies, func(p relay.Policy) hook[relay.SendInfo] { return p.Send }),
+		Publish:   each(policies, func(p relay.Policy) hook[relay.SendInfo] { return p.Publish }),
+		Join:      each(policies, func(p relay.Policy) hook[relay.JoinInfo] { return p.Join }),
+		Subscribe: each(policies, func(p relay.Policy) hook[relay.JoinInfo] { return p.Subscribe }),
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // A KeyFile is a set of Ed25519 keys that is read from a file: one key a line, as
-// 64 lower-case hex digits. Empty lines are skipped, and so is everything from a
+// 64 hex digits. Empty lines are skipped, and so is everything from a
 // "#" to the end of its line. A file without keys lets nobody in.
 //
 // All methods may be called concurrently. None starts a goroutine.
@@ -45,6 +45,12 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 // logged in stay; see Reload.
 func (f *KeyFile) Policy() relay.Policy {
 	return allow(func() keySet { return *f.keys.Load() })
+}
+
+// Known says whether k is in the file: a contact list for the mailbox dialect.
+func (f *KeyFile) Known(_ context.Context, k crypto.PublicKey) (bool, error) {
+	_, ok := (*f.keys.Load())[k]
+	return ok, nil
 }
 
 // Reload reads the file again, and returns the keys that are not allowed any
@@ -130,9 +136,9 @@ func parseKeys(text string) (keySet, error) {
 		if field == "" {
 			continue
 		}
-		k, err := crypto.ParsePublicKey(field)
+		k, err := crypto.ParsePublicKey(strings.ToLower(field))
 		if err != nil {
-			return nil, fmt.Errorf("line %d: not a key of 64 lower-case hex digits", n)
+			return nil, fmt.Errorf("line %d: not a key of 64 hex digits", n)
 		}
 		set[k] = struct{}{}
 	}

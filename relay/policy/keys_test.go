@@ -104,12 +104,12 @@ func TestKeyFile(t *testing.T) {
 		"twice":           {a.String() + "\n" + a.String() + "\n" + b.String(), ""},
 		"comments":        {"# ours\n\n \t" + a.String() + " # ann\n" + b.String() + "#bob\n#" + key(t, 3).String(), ""},
 		"CRLF":            {a.String() + "\r\n\r\n" + b.String() + "\r\n", ""},
-		"upper case":      {strings.ToUpper(a.String()), "line 1: not a key of 64 lower-case hex digits"},
-		"short":           {a.String() + "\n\n" + b.String()[1:], "line 3: not a key of 64 lower-case hex digits"},
-		"long":            {a.String() + "00", "line 1: not a key of 64 lower-case hex digits"},
-		"two in a line":   {a.String() + " " + b.String(), "line 1: not a key of 64 lower-case hex digits"},
-		"a secret":        {"seed: hunter2", "line 1: not a key of 64 lower-case hex digits"},
-		"binary":          {"\x00\xff", "line 1: not a key of 64 lower-case hex digits"},
+		"upper case":      {strings.ToUpper(a.String()) + "\n" + b.String(), ""},
+		"short":           {a.String() + "\n\n" + b.String()[1:], "line 3: not a key of 64 hex digits"},
+		"long":            {a.String() + "00", "line 1: not a key of 64 hex digits"},
+		"two in a line":   {a.String() + " " + b.String(), "line 1: not a key of 64 hex digits"},
+		"a secret":        {"seed: hunter2", "line 1: not a key of 64 hex digits"},
+		"binary":          {"\x00\xff", "line 1: not a key of 64 hex digits"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := newKeyFile(t, c.text)
@@ -250,4 +250,14 @@ func TestRevocation(t *testing.T) {
 		p.say("claim " + string(k[:]))
 		p.expectEnd("denied: this key may not log in here", transport.ClosePolicy)
 	})
+}
+
+func TestKnown(t *testing.T) {
+	f, err := policy.OpenKeyFile(newKeyFile(t, key(t, 1).String()).path)
+	require.NoError(t, err)
+	for i, want := range map[byte]bool{1: true, 2: false} {
+		known, err := f.Known(t.Context(), key(t, i))
+		require.NoError(t, err)
+		assert.Equal(t, want, known)
+	}
 }

@@ -60,9 +60,9 @@ func (s *session) Receive(_ context.Context, _ transport.Kind, msg []byte) error
 			err = &relay.Refusal{Code: o.Code}
 		}
 	case "join":
-		err = s.Join(m.To)
+		err = s.Join(m.To, nil)
 	case "pub":
-		_, err = s.Publish(m, true)
+		_, err = s.Publish(m, relay.PublishOptions{Echo: true})
 	}
 	if err != nil {
 		s.reply("no " + line(err))
