@@ -170,7 +170,7 @@ func (s *suite) misfit() {
 	}
 	wide("wide 0") // waits before he comes
 	s.settle()
-	narrow := s.loginAs("bob", s.c.Narrow.Login).listen()
+	narrow := s.loginAs("bob", s.c.Narrow.Login, nil).listen()
 	s.settle()
 	wide("wide 1")
 	alice.say("bob", 0, 10)

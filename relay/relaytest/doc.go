@@ -6,6 +6,8 @@
 //     and swallows what is sent, by a script or by a seed. It goes around a
 //     [transport.Dialer], or around the net.Conns below a WebSocket or TCP; a
 //     [Listener] makes those in memory.
+//   - A [PacketNetwork] carries datagrams between addresses: loses, duplicates and
+//     delays them, and lets them be forged.
 //   - [TestDialect] is the conformance suite of [relay.Dialect]: what every
 //     dialect must do, ours or somebody else's.
 //

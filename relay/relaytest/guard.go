@@ -81,13 +81,13 @@ func (s *guardedSession) Receive(ctx context.Context, k transport.Kind, msg []by
 	return err
 }
 
-func (s *guardedSession) Excess(r *relay.Refusal) (err error) {
+func (s *guardedSession) Excess(r *relay.Refusal, msg []byte) (err error) {
 	m, ok := s.Session.(relay.Metered)
 	if !ok {
 		return r
 	}
-	defer s.g.watch("Excess", nil, &err)()
-	return m.Excess(r)
+	defer s.g.watch("Excess", msg, &err)()
+	return m.Excess(r, msg)
 }
 
 func (s *guardedSession) Answers(msg []byte) bool {

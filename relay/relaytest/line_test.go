@@ -115,7 +115,7 @@ func linesConfig(fault string) relaytest.DialectConfig {
 		Message: func(from, to, text string) (transport.Kind, []byte) {
 			return transport.Text, []byte("to " + to + " " + text)
 		},
-		Text: func(_ transport.Kind, msg []byte) (string, bool) { return string(msg), true },
+		Text: func(_ transport.Kind, msg []byte) (string, bool) { return string(msg), string(msg) != "hello" },
 	}
 }
 

@@ -138,16 +138,14 @@ func (s *suite) dial() transport.Conn {
 
 func (s *suite) login(name string) *line {
 	s.Helper()
-	l := s.loginAs(name, s.c.Login)
-	l.ack = s.c.Ack
-	return l
+	return s.loginAs(name, s.c.Login, s.c.Ack)
 }
 
-func (s *suite) loginAs(name string, login func(transport.Conn, string) error) *line {
+func (s *suite) loginAs(name string, login func(transport.Conn, string) error, ack func([]byte) (transport.Kind, []byte)) *line {
 	s.Helper()
-	l := &line{s: s, name: name, conn: s.dial(), ended: make(chan struct{})}
+	l := &line{s: s, name: name, ack: ack, conn: s.dial(), ended: make(chan struct{})}
 	s.lines = append(s.lines, l)
-	if err := login(l.conn, name); err != nil {
+	if err := login(tap{l.conn, l}, name); err != nil {
 		s.Fatalf("Login as %s: %v", name, err)
 	}
 	return l
@@ -169,22 +167,44 @@ func (l *line) listen() *line {
 			if err != nil {
 				return
 			}
-			if text, ok := l.s.c.Text(k, msg); ok {
-				if !said.MatchString(text) {
-					l.s.Errorf("%s heard %q, which nobody said", l.name, text)
-				}
-				l.mu.Lock()
-				l.heard = append(l.heard, text)
-				l.mu.Unlock()
-				if l.ack != nil {
-					if l.put(l.ack(bytes.Clone(msg))) != nil {
-						return
-					}
-				}
+			if l.hear(k, msg) != nil {
+				return
 			}
 		}
 	}()
 	return l
+}
+
+// hear notes a message, and acknowledges it where that is done.
+func (l *line) hear(k transport.Kind, msg []byte) error {
+	text, ok := l.s.c.Text(k, msg)
+	if !ok {
+		return nil
+	}
+	if !said.MatchString(text) {
+		l.s.Errorf("%s heard %q, which nobody said", l.name, text)
+	}
+	l.mu.Lock()
+	l.heard = append(l.heard, text)
+	l.mu.Unlock()
+	if l.ack == nil {
+		return nil
+	}
+	return l.put(l.ack(bytes.Clone(msg)))
+}
+
+// A tap is the Conn for a Login: what comes for the client meanwhile is heard.
+type tap struct {
+	transport.Conn
+	l *line
+}
+
+func (t tap) Read() (transport.Kind, []byte, error) {
+	k, msg, err := t.Conn.Read()
+	if err == nil {
+		err = t.l.hear(k, msg)
+	}
+	return k, msg, err
 }
 
 // said is what say says.
