@@ -44,6 +44,7 @@ func TestUnacknowledged(t *testing.T) {
 		_ = legacy.raw.Close(0, "")
 		synctest.Wait()
 		send(bob.Public(), 6)
+		synctest.Wait() // it is stored: handed over at once, it would not be held
 
 		again := r.login(bob, formExtended)
 		for _, n := range []int{2, 4, 5} {

@@ -1,13 +1,16 @@
 package brep
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/relay"
 )
 
@@ -17,7 +20,8 @@ type lane struct {
 	receiver  *session
 	from, to  *peer
 	encoded   []byte
-	repliesTo int // frames that the sender gets for each message
+	sent      uint64 // messages so far: each has an id of its own, or it is a repeat
+	repliesTo int    // frames that the sender gets for each message
 }
 
 func newLane(t testing.TB, from, to uint8, flags uint8, size int) *lane {
@@ -42,8 +46,15 @@ func newLane(t testing.TB, from, to uint8, flags uint8, size int) *lane {
 	return l
 }
 
+// renew gives the message another id.
+func (l *lane) renew() {
+	l.sent++
+	binary.BigEndian.PutUint64(l.encoded[frame.BrepIDOffset:], l.sent)
+}
+
 // run brings one message from the sender's Receive to the recipient's conn.
 func (l *lane) run(t testing.TB) {
+	l.renew()
 	if err := l.sender.Receive(t.Context(), 0, l.encoded); err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +62,9 @@ func (l *lane) run(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := frame.DecodeBrep(msg); err == nil { // as an ACK does, if that is the receiver's form
-		from := relay.Address{Realm: relay.RealmBrep, Name: borrow(f.Sender[:])}
-		l.receiver.port.Acknowledge(from, f.ID)
-	}
+	// As an ACK does, if that is the receiver's form.
+	from := relay.Address{Realm: relay.RealmBrep, Name: borrow(msg[24:56])}
+	l.receiver.port.Acknowledge(from, relay.ID(msg[frame.BrepIDOffset:]), nil)
 	for range l.repliesTo {
 		if _, _, err := l.from.raw.Conn.Read(); err != nil {
 			t.Fatal(err)
@@ -65,7 +75,7 @@ func (l *lane) run(t testing.TB) {
 // skipUnderRace skips a test that counts allocations: the race detector has
 // sync.Pool forget at random.
 func skipUnderRace(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 }
@@ -99,6 +109,7 @@ func TestAllocationsOfClient(t *testing.T) {
 	skipUnderRace(t)
 	l := newLane(t, formExtended, formExtended, 0, 128)
 	run := func() {
+		l.renew()
 		if err := l.sender.Receive(t.Context(), 0, l.encoded); err != nil {
 			t.Fatal(err)
 		}
@@ -111,6 +122,97 @@ func TestAllocationsOfClient(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, run); n >= 1 {
 		t.Errorf("%v allocations a message, want none", n)
+	}
+}
+
+// A hall is a publisher and those whom a publication of its reaches.
+type hall struct {
+	lane
+	audience []*peer
+}
+
+func newHall(t testing.TB, typ frame.Type, n, size int) *hall {
+	r := newRig(t, func(r *rig) { r.server.Limits = relay.MaxLimits() })
+	h := &hall{lane: lane{from: r.login(identity(t, 1), formExtended)}}
+	h.sender = r.session(0)
+	q := []byte(`{"t":"subscribe","topic":"n","req":1}`)
+	if typ == frame.TypeRoomSend {
+		q = []byte(`{"t":"join_room","room":"n","req":1}`)
+		require.NoError(t, h.sender.Receive(t.Context(), 0, h.from.frame(frame.TypeRequest, q).Append(nil)))
+		h.read(t, h.from)
+	}
+	for i := range n {
+		p := r.login(identity(t, byte(i+2)), formExtended)
+		require.NoError(t, r.session(i+1).Receive(t.Context(), 0, p.frame(frame.TypeRequest, q).Append(nil)))
+		h.read(t, p)
+		h.audience = append(h.audience, p)
+	}
+	h.encoded = h.from.post(typ, 1, frame.FlagReceipt, "n", string(make([]byte, size))).Append(nil)
+	return h
+}
+
+func (h *hall) read(t testing.TB, p *peer) {
+	if _, _, err := p.raw.Conn.Read(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run brings one publication to the audience, and its receipt to the publisher.
+func (h *hall) run(t testing.TB) {
+	h.renew()
+	if err := h.sender.Receive(t.Context(), 0, h.encoded); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range h.audience {
+		h.read(t, p)
+	}
+	h.read(t, h.from)
+}
+
+// TestAllocationsOfFanOut: none for a publication, however many it reaches, with a
+// receipt.
+func TestAllocationsOfFanOut(t *testing.T) {
+	skipUnderRace(t)
+	for name, typ := range postNames {
+		for _, size := range []int{100, 4 << 10} {
+			t.Run(fmt.Sprintf("%s, %d bytes", name, size), func(t *testing.T) {
+				h := newHall(t, typ, 50, size)
+				for range 100 {
+					h.run(t)
+				}
+				if n := testing.AllocsPerRun(500, func() { h.run(t) }); n >= 1 {
+					t.Errorf("%v allocations a publication, want none", n)
+				}
+			})
+		}
+	}
+}
+
+var postNames = map[string]frame.Type{"topic": frame.TypePublish, "room": frame.TypeRoomSend}
+
+// BenchmarkFanOut is one publication to 50, over pipes.
+func BenchmarkFanOut(b *testing.B) {
+	for name, typ := range postNames {
+		b.Run(name, func(b *testing.B) {
+			h := newHall(b, typ, 50, 128)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.run(b)
+			}
+		})
+	}
+}
+
+// BenchmarkRemember is what the memory of what came costs a message.
+func BenchmarkRemember(b *testing.B) {
+	s := &session{sent: newMemory().enter(crypto.PublicKey{})}
+	f := frame.Brep{Signature: [64]byte{1}}
+	b.ReportAllocs()
+	for n := uint64(1); b.Loop(); n++ {
+		binary.BigEndian.PutUint64(f.ID[:], n)
+		if s.isRepeat(&f) {
+			b.Fatal("a repeat")
+		}
 	}
 }
 

@@ -252,7 +252,7 @@ func (c *Client) ack(m *frame.Brep, now bool) {
 	}
 	a := frame.Ack{Sender: m.Sender, ID: m.ID}
 	if m.Flags&frame.FlagReceipt != 0 {
-		a.Signature = signAck(c.identity, &a)
+		a.Signature = c.identity.Sign(ackMessage(a.Sender, a.ID))
 	}
 	c.out.ack(&a, now)
 }
@@ -265,15 +265,6 @@ func isKept(f *frame.Brep) bool {
 		return f.ID != [16]byte{} && f.Flags&frame.FlagEphemeral == 0
 	}
 	return false
-}
-
-// signAck returns the recipient's signature for the sender (spec native.md,
-// "Delivery").
-func signAck(recipient *crypto.Identity, a *frame.Ack) [64]byte {
-	const label = "sotto ack v1\x00"
-	b := append(make([]byte, 0, len(label)+len(a.Sender)+len(a.ID)), label...)
-	b = append(b, a.Sender[:]...)
-	return recipient.Sign(append(b, a.ID[:]...))
 }
 
 // next returns the next frame, if it is one that belongs into the session.

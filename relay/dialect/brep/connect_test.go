@@ -12,29 +12,28 @@ import (
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/internal/vectors"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/pipe"
 )
 
 // TestVectorsV1: the answer to a legacy relay is this one, byte for byte.
 func TestVectorsV1(t *testing.T) {
-	var vectors []struct {
+	type vector struct {
 		Seed, Challenge string
 		ResponseFrame   string `json:"response_frame"`
 	}
-	readVectors(t, "brep_handshake_v1.json", &vectors)
-	require.NotEmpty(t, vectors)
-	for _, v := range vectors {
+	for _, v := range vectors.Cases[vector](t, "brep_handshake_v1.json") {
 		synctest.Test(t, func(t *testing.T) {
-			id, err := crypto.IdentityFromSeed(unhex(t, v.Seed))
+			id, err := crypto.IdentityFromSeed(vectors.Unhex(t, v.Seed))
 			require.NoError(t, err)
 			near, far := pipe.New()
 			r := &fakeRelay{t, far}
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				r.write(&frame.Brep{Type: frame.TypeHandshake, Payload: unhex(t, v.Challenge)})
+				r.write(&frame.Brep{Type: frame.TypeHandshake, Payload: vectors.Unhex(t, v.Challenge)})
 				answer := r.read()
-				require.Equal(t, unhex(t, v.ResponseFrame), answer.Append(nil))
+				require.Equal(t, vectors.Unhex(t, v.ResponseFrame), answer.Append(nil))
 				r.write(&frame.Brep{Type: frame.TypeHandshake, Payload: []byte{1}})
 			})
 			c, err := Connect(t.Context(), near, &ClientOptions{Identity: id, AllowLegacy: true})

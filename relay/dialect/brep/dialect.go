@@ -30,9 +30,16 @@ type Dialect struct {
 	// confirmation, spec native.md, "Delivery").
 	Durable bool
 
+	// Version and Transports are told to those who ask for capabilities.
+	Version    string
+	Transports []string
+
 	// Advertise is the address at which clients reach this relay, told to those
 	// that ask for servers: at most 255 bytes of UTF-8. Empty: none is told.
 	Advertise string
+
+	// Mesh links with other relays. Nil: they are refused.
+	Mesh Mesh
 
 	// PresenceQueries lets clients ask whether a key is connected here
 	// (QUERY_CLIENT). Without it the answer is "not found", whatever is true.
@@ -51,11 +58,10 @@ type Dialect struct {
 
 var _ relay.Dialect = Dialect{}
 
-// Forms of a message, and of what a session takes. They are stored with messages,
-// so a number never gets another meaning.
+// Forms of a message, and of what a session takes.
 const (
-	formLegacy   uint8 = 0
-	formExtended uint8 = 1
+	formLegacy   = frame.FormLegacy
+	formExtended = frame.FormExtended
 )
 
 // readyTimeout is how long a handshake may take (spec brep.md, "Handshake v1").
@@ -64,7 +70,8 @@ const readyTimeout = 10 * time.Second
 // Name returns "brep".
 func (Dialect) Name() string { return "brep" }
 
-// Limits returns the defaults of spec brep.md, "Frame", and spec inbox.md.
+// Limits returns the defaults of spec brep.md, "Frame", and spec inbox.md, and for
+// rooms, topics and games those of spec json.md.
 func (Dialect) Limits() relay.DialectLimits {
 	return relay.DialectLimits{
 		MessageBytes:   frame.BrepHeaderSize + 4<<20,
@@ -74,6 +81,11 @@ func (Dialect) Limits() relay.DialectLimits {
 		MessageBurst:   400,
 		ByteRate:       8 << 20,
 		ByteBurst:      32 << 20,
+		Groups:         50,
+		GroupMembers:   10_000,
+		Subscriptions:  100,
+		Matches:        10,
+		ControlBytes:   256 << 10, // a recipient that goes causes a window of receipts and more
 		InboxMessages:  10_000,
 		InboxBytes:     64 << 20,
 		InboxPerSender: 1_000,
@@ -104,6 +116,9 @@ func (d Dialect) NewSession(p *relay.Port) (relay.Session, error) {
 	if d.Durable {
 		cfg.Features |= handshake.FeatureDurable
 	}
+	if d.Mesh != nil {
+		cfg.AdmitRelay = d.Mesh.Admits
+	}
 	a, err := handshake.NewAcceptor(cfg)
 	if err != nil {
 		return nil, err
@@ -127,7 +142,13 @@ func (Dialect) Render(buf []byte, form uint8, m *relay.Message) (transport.Kind,
 	buf = append(buf, m.Data...)
 	header := buf[len(buf)-len(m.Data):]
 	flags, id := &header[frame.BrepFlagsOffset], header[frame.BrepIDOffset:][:len(m.ID)]
-	switch {
+	switch typ := typeOf(m.Data); {
+	case typ == frame.TypePublish || typ == frame.TypeRoomSend:
+		header[frame.BrepTypeOffset] = byte(publishedAs(typ))
+		*flags = m.Flags & frame.FlagHops
+		if m.Retained {
+			*flags |= frame.FlagRetain
+		}
 	case form == formExtended:
 		*flags = m.Flags
 		copy(id, m.ID[:])
@@ -138,7 +159,15 @@ func (Dialect) Render(buf []byte, form uint8, m *relay.Message) (transport.Kind,
 	return transport.Binary, buf, nil
 }
 
-func typeOf(encoded []byte) frame.Type { return frame.Type(encoded[2]) }
+// publishedAs returns the type that a publication is sent on as.
+func publishedAs(t frame.Type) frame.Type {
+	if t == frame.TypePublish {
+		return frame.TypeMessage
+	}
+	return frame.TypeRoomMessage
+}
+
+func typeOf(encoded []byte) frame.Type { return frame.Type(encoded[frame.BrepTypeOffset]) }
 
 // isLegacyType says whether version 1 has the frame type.
 func isLegacyType(t frame.Type) bool {

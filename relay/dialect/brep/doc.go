@@ -13,7 +13,13 @@
 // legacy peer sent them, and close codes; an extended one also sees the types
 // from 0x10 up, receipts, and an ERROR frame before a close.
 //
-// A relay reads the header and the first 32 bytes of a payload, the recipient's
-// key. It forwards frames byte for byte and verifies no signature but those of
-// the handshake.
+// Extended sessions have the verbs of the json dialect too, in REQUESTs and in
+// frames of their own: rooms, topics, games; and cards, a list of blocked keys and
+// the erasure of all that is kept. What the verbs do is the relay's (relay.Port);
+// here they are read and answered. What came with an id is remembered for ten
+// minutes, so that what comes again is answered and not delivered again.
+//
+// A relay reads the header of a frame and the first 32 bytes of a payload, the
+// recipient's key, or a name. It forwards frames byte for byte and verifies no
+// signature but those of the handshake and of cards.
 package brep

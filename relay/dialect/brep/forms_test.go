@@ -45,9 +45,9 @@ func testByteForByte(t *testing.T, from, to uint8, typ frame.Type, stored bool) 
 		for i := range content {
 			content[i] = byte(i)
 		}
-		// Bit 0 is left out, since a receipt is no matter here; 0xf4 has hops and
+		// Bit 0 is left out, since a receipt is no matter here; 0xe4 has 14 hops and
 		// retain, and a legacy sender's bits mean nothing.
-		sent := withID(alice.frame(typ, key[:], content), 7, 0xf4)
+		sent := withID(alice.frame(typ, key[:], content), 7, 0xe4)
 		sent.Signature = [64]byte{0: 1, 63: 2}
 		alice.put(transport.Binary, sent.Append(nil))
 		if stored {

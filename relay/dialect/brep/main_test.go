@@ -3,10 +3,7 @@ package brep
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,21 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	require.NoError(t, err)
-	return b
-}
-
-func readVectors(t testing.TB, name string, cases any) {
-	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
-	require.NoError(t, err)
-	file := struct{ Cases any }{cases}
-	require.NoError(t, json.Unmarshal(data, &file))
-}
 
 // identity returns identity number n.
 func identity(t testing.TB, n byte) *crypto.Identity {
@@ -230,3 +212,6 @@ func withID(f *frame.Brep, id byte, flags uint8) *frame.Brep {
 	f.ID, f.Flags = [16]byte{0: id, 15: id}, flags
 	return f
 }
+
+// sealedMinSize is the least that a SEALED payload has.
+const sealedMinSize = 32 + 1 + 8 + 32 + 16

@@ -23,6 +23,11 @@ type RelayError struct {
 	// RetryAfter is when a relay that goes away asks its clients to come back, each
 	// at a time of its own; zero: it did not say.
 	RetryAfter time.Duration
+
+	// Other is the address of another relay that a relay that goes away names, of any
+	// length and content; empty for none. It is a hint: followed only to an address
+	// that one was configured with.
+	Other string
 }
 
 func (e *RelayError) Error() string {
@@ -54,7 +59,7 @@ func sessionError(f *frame.Brep) *RelayError {
 		if err != nil {
 			return nil
 		}
-		return &RelayError{Code: frame.CodeGoingAway, RetryAfter: away.After}
+		return &RelayError{Code: frame.CodeGoingAway, RetryAfter: away.After, Other: away.Address}
 	}
 	if f.Type != frame.TypeError {
 		return nil
@@ -85,10 +90,8 @@ func lastWords(last *RelayError, err error) error {
 // codeOfClose returns the code that the reason of a close names, else one that
 // fits its close code.
 func codeOfClose(ce *transport.CloseError) (frame.Code, bool) {
-	for c := frame.CodeMalformed; c <= frame.CodeInternal; c++ {
-		if ce.Reason == c.String() {
-			return c, true
-		}
+	if c := frame.CodeOf(ce.Reason); c != 0 {
+		return c, true
 	}
 	switch ce.Code {
 	case transport.CloseProtocol, transport.CloseUnsupported, transport.CloseInvalidUTF8:

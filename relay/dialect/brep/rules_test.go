@@ -12,6 +12,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/internal/vectors"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -51,18 +52,17 @@ func layoutBreaches(t testing.TB, every bool) []breach {
 			list = append(list, breach{fmt.Sprintf("%d bytes", n), 0, good[:n], 1002, frame.CodeMalformed})
 		}
 	}
-	var vectors []struct {
+	type vector struct {
 		Name  string
 		Valid bool
 		Frame string
 	}
-	readVectors(t, "brep_frames.json", &vectors)
-	for _, v := range vectors {
+	for _, v := range vectors.Cases[vector](t, "brep_frames.json") {
 		if code := frame.CodeMalformed; !v.Valid {
 			if v.Name == "version 0" || v.Name == "version 2" {
 				code = frame.CodeUnsupportedVersion
 			}
-			list = append(list, breach{"vector " + v.Name, 0, unhex(t, v.Frame), 1002, code})
+			list = append(list, breach{"vector " + v.Name, 0, vectors.Unhex(t, v.Frame), 1002, code})
 		}
 	}
 	return list
@@ -246,59 +246,6 @@ func TestPing(t *testing.T) {
 		want := frame.Brep{Type: frame.TypePong, Sender: r.Identity.Public(), Payload: []byte("12345678")}
 		require.Equal(t, want.Append(nil), msg)
 	})
-}
-
-func TestRequest(t *testing.T) {
-	tooLong := append([]byte(`{"req":1,"t":"`), append(bytes.Repeat([]byte("a"), maxRequest), `"}`...)...)
-	for _, c := range []struct {
-		name, payload, response string
-		err                     frame.Code
-	}{
-		{"auth", `{"t":"auth","req":7,"token":"x"}`, `{"t":"auth","req":7,"ok":true}`, 0},
-		{"verb", `{"t":"subscribe","req":7,"filter":"a/#"}`, `{"req":7,"ok":false,"code":"unknown-verb","msg":"unknown-verb"}`, 0},
-		{"largest number", `{"req":9223372036854775807}`, `{"req":9223372036854775807,"ok":false,"code":"unknown-verb","msg":"unknown-verb"}`, 0},
-		{"no number", `{"t":"subscribe"}`, "", frame.CodeMalformed},
-		{"zero", `{"req":0}`, "", frame.CodeMalformed},
-		{"negative", `{"req":-1}`, "", frame.CodeMalformed},
-		{"fraction", `{"req":1.5}`, "", frame.CodeMalformed},
-		{"too large a number", `{"req":9223372036854775808}`, "", frame.CodeMalformed},
-		{"text", `{"req":"1"}`, "", frame.CodeMalformed},
-		{"array", `[]`, "", frame.CodeMalformed},
-		{"two", `{"req":1}{"req":2}`, "", frame.CodeMalformed},
-		{"nothing", ``, "", frame.CodeMalformed},
-		{"too long", string(tooLong), "", frame.CodeTooLarge},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, r *rig) {
-				p := r.login(identity(t, 1), formExtended)
-				p.send(withID(p.frame(frame.TypeRequest, []byte(c.payload)), 9, 0))
-				if c.err != 0 {
-					e := p.error()
-					require.Equal(t, c.err, e.Code)
-					require.Equal(t, [16]byte{0: 9, 15: 9}, e.ID)
-					return
-				}
-				f := p.next()
-				require.Equal(t, frame.TypeResponse, f.Type)
-				require.JSONEq(t, c.response, string(f.Payload))
-			})
-		})
-	}
-}
-
-// TestNotYet: types whose verbs are missing refuse as those will.
-func TestNotYet(t *testing.T) {
-	for _, typ := range []frame.Type{frame.TypePublish, frame.TypeRoomSend} {
-		bubble(t, nil, func(t *testing.T, r *rig) {
-			p := r.login(identity(t, 1), formExtended)
-			p.send(withID(p.frame(typ, []byte{0, 1, 'a'}), 1, frame.FlagReceipt))
-			got := p.receipt(1)
-			require.Equal(t, frame.ReceiptRefused, got.Status)
-			require.Equal(t, frame.CodeUnknownVerb, got.Code)
-			p.send(withID(p.frame(typ, []byte{0, 1, 'a'}), 2, 0))
-			require.Equal(t, frame.CodeUnknownVerb, p.error().Code)
-		})
-	}
 }
 
 func TestNodeInfo(t *testing.T) {

@@ -14,20 +14,26 @@ import (
 )
 
 // A session is the relay's side of one connection. After the handshake dialect,
-// port, key and form do not change, and Settled reads no more than those.
+// port, key, form, common and sent do not change, and Settled and Notify read no
+// more than those, but for the answer to a find_match.
 type session struct {
 	dialect  Dialect
 	port     *relay.Port
 	acceptor *handshake.Acceptor // nil once the peer is authenticated
 	key      crypto.PublicKey
 	form     uint8
+	common   *common
+	sent     *sent         // by the peer, before; nil in a legacy session
 	msg      relay.Message // the one that is being sent, so that none is allocated
+	asked    *request      // the find_match that is being answered
 	life     life
+	unwatch  func() // ends what servers began; nil: nothing
 }
 
 var (
 	_ relay.Settler   = (*session)(nil)
 	_ relay.Answering = (*session)(nil)
+	_ relay.Notified  = (*session)(nil)
 )
 
 // Receive takes one frame. What breaks the rules of the dialect ends the
@@ -55,22 +61,24 @@ func (s *session) Receive(ctx context.Context, k transport.Kind, msg []byte) err
 	case f.Type == frame.TypeNodeInfo:
 		return s.nodeInfo(&f)
 	case isLegacyType(f.Type):
-		return s.forward(&f, msg, recipientSize)
+		return s.forward(&f, msg)
 	case s.form == formLegacy:
 		return &relay.Refusal{Code: relay.CodeMalformed, Reason: "unknown frame type"}
 	}
-	return s.receiveExtended(&f, msg)
+	return s.receiveExtended(ctx, &f, msg)
 }
 
 // receiveExtended takes the types that only extended sessions have.
-func (s *session) receiveExtended(f *frame.Brep, msg []byte) error {
+func (s *session) receiveExtended(ctx context.Context, f *frame.Brep, msg []byte) error {
 	switch f.Type {
 	case frame.TypeSealed:
-		return s.forward(f, msg, sealedMinSize)
+		return s.forwardSealed(f, msg)
 	case frame.TypeRequest:
-		s.request(f)
-	case frame.TypePublish, frame.TypeRoomSend:
-		s.answer(f.ID, f.Flags, relay.Outcome{Status: relay.Refused, Code: relay.CodeUnknownVerb})
+		s.request(ctx, f)
+	case frame.TypePublish:
+		return s.publish(f, msg)
+	case frame.TypeRoomSend:
+		return s.roomSend(f, msg)
 	case frame.TypePing:
 		if len(f.Payload) != pingSize {
 			return &relay.Refusal{Code: relay.CodeMalformed}
@@ -92,7 +100,11 @@ func (s *session) acknowledge(payload []byte) error {
 		if err != nil {
 			return &relay.Refusal{Code: relay.CodeMalformed, Err: err}
 		}
-		s.port.Acknowledge(relay.Address{Realm: relay.RealmBrep, Name: borrow(a.Sender[:])}, a.ID)
+		var proof []byte
+		if a.Signature != [64]byte{} {
+			proof = rest[frame.AckSize-len(a.Signature) : frame.AckSize]
+		}
+		s.port.Acknowledge(relay.Address{Realm: relay.RealmBrep, Name: borrow(rest[:len(a.Sender)])}, a.ID, proof)
 		if rest = more; len(rest) == 0 {
 			return nil
 		}
@@ -106,20 +118,28 @@ func (s *session) Answers(msg []byte) bool {
 
 // authenticate takes a frame before the peer is known.
 func (s *session) authenticate(ctx context.Context, f frame.Brep) error {
-	confirmation, err := s.acceptor.Receive(&f)
+	answer, err := s.acceptor.Receive(&f)
 	if err != nil {
 		return refusal(err)
 	}
-	peer, _ := s.acceptor.Peer() // a client: no relay is admitted
+	peer, known := s.acceptor.Peer()
+	if !known || peer.Role == handshake.RoleDialler {
+		return s.authenticateRelay(answer, peer)
+	}
 	s.acceptor = nil
 	s.key = peer.Key
+	s.common = s.port.Shared(relay.RealmBrep, newCommon).(*common)
+	if err := s.common.blocks.load(ctx, s.port.State()); err != nil {
+		s.stateFailed(err) // the next login tries again
+	}
 	if peer.Version == 2 {
 		s.form = formExtended
+		s.sent = s.common.memory.enter(s.key)
 	}
 	s.port.SetForm(s.form)
 	err = s.port.Claim(relay.Claim{
 		Address:  relay.Address{Realm: relay.RealmBrep, Name: string(s.key[:])},
-		Greeting: confirmation.Append(nil),
+		Greeting: answer.Append(nil),
 		Kind:     transport.Binary,
 		Weak:     peer.Version == 1,
 		Acks:     peer.Version == 2,
@@ -147,6 +167,12 @@ const comeBack = 10 * time.Second
 
 // Close tells the peer of an extended session why it ends.
 func (s *session) Close(err error) {
+	if s.sent != nil {
+		s.common.memory.leave(s.sent)
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	r := relay.AsRefusal(err)
 	switch {
 	case s.form != formExtended || r.Code == relay.CodeNone:

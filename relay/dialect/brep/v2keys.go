@@ -57,7 +57,7 @@ func (s *session) rememberV2(ctx context.Context) {
 		err = state.Put(ctx, v2Bucket, key, encodeTime(now))
 	}
 	if err == nil && !known && rand.IntN(trimEvery) == 0 {
-		err = trimV2(ctx, state, keptV2Keys)
+		err = trim(ctx, state, v2Bucket, keptV2Keys)
 	}
 	if err != nil {
 		s.stateFailed(err)
@@ -68,31 +68,31 @@ func (s *session) rememberV2(ctx context.Context) {
 // they can make it happen by logging in.
 func (s *session) stateFailed(err error) {
 	s.port.Ignored("state store failed")
-	s.port.Log().Debug("brep: keys seen in v2", "err", err)
+	s.port.Log().Debug("brep: state store", "err", err)
 }
 
-// trimV2 removes the keys that have not been used for longest, if there are more
-// than max.
-func trimV2(ctx context.Context, state relay.State, max int) error {
+// trim removes the items of a bucket whose times are earliest, if there are more
+// than most.
+func trim(ctx context.Context, state relay.State, bucket string, most int) error {
 	var times []time.Time
-	for it, err := range state.Range(ctx, v2Bucket, "") {
+	for it, err := range state.Range(ctx, bucket, "") {
 		if err != nil {
 			return err
 		}
 		times = append(times, decodeTime(it.Value))
 	}
-	excess := len(times) - max
+	excess := len(times) - most
 	if excess <= 0 {
 		return nil
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	newest := times[excess-1] // of those to remove
-	for it, err := range state.Range(ctx, v2Bucket, "") {
+	for it, err := range state.Range(ctx, bucket, "") {
 		if err != nil {
 			return err
 		}
 		if excess > 0 && !decodeTime(it.Value).After(newest) {
-			if err := state.Delete(ctx, v2Bucket, it.Key); err != nil {
+			if err := state.Delete(ctx, bucket, it.Key); err != nil {
 				return err
 			}
 			excess--
@@ -101,13 +101,17 @@ func trimV2(ctx context.Context, state relay.State, max int) error {
 	return nil
 }
 
+// stateTimeSize is the length of the time that the values of our buckets begin
+// with.
+const stateTimeSize = 8
+
 func encodeTime(t time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(t.Unix()))
 }
 
 // decodeTime returns the start of time for a value that is none.
 func decodeTime(value []byte) time.Time {
-	if len(value) != 8 {
+	if len(value) < stateTimeSize {
 		return time.Time{}
 	}
 	return time.Unix(int64(binary.BigEndian.Uint64(value)), 0)

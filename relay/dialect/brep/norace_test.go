@@ -1,5 +1,0 @@
-//go:build !race
-
-package brep
-
-const raceDetector = false
