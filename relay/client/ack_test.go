@@ -16,7 +16,7 @@ import (
 )
 
 // acks returns the ids that the client has acknowledged to this connection, by
-// their first byte.
+// their first byte, with an s where it has signed.
 func (c *fakeConn) acks() (ids string) {
 	synctest.Wait()
 	for {
@@ -30,7 +30,11 @@ func (c *fakeConn) acks() (ids string) {
 			var a frame.Ack
 			a, rest, err = frame.DecodeAck(rest)
 			require.NoError(c.t, err)
-			ids += fmt.Sprint(a.ID[0], " ")
+			ids += strconv.Itoa(int(a.ID[0]))
+			if a.Signature != [64]byte{} {
+				ids += "s"
+			}
+			ids += " "
 		}
 	}
 }
@@ -38,7 +42,8 @@ func (c *fakeConn) acks() (ids string) {
 // TestAcknowledges: which frames a client acknowledges, and when: letters once
 // they are taken, on the connection that there is then; the rest at once; and of
 // copies all but one for each letter that is unread, so that a sender that repeats
-// himself does not fill the relay's window for good.
+// himself does not fill the relay's window for good. Only under the ids of letters that
+// were taken there is a signature.
 func TestAcknowledges(t *testing.T) {
 	self, alice := identity(t, 1), identity(t, 2)
 	text := crypto.Content{Type: crypto.Text, Data: []byte("hello")}
@@ -49,6 +54,9 @@ func TestAcknowledges(t *testing.T) {
 	hidden.ID = [16]byte{5}
 	renamed := *hidden
 	renamed.ID = [16]byte{6}
+	for _, f := range []*frame.Brep{one, two, forged, hidden, &renamed} {
+		f.Flags |= frame.FlagReceipt
+	}
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan *fakeConn)
 		over := make(chan struct{})
@@ -72,9 +80,9 @@ func TestAcknowledges(t *testing.T) {
 		first.write(forged)
 		require.Equal(t, "4 ", first.acks(), "no letter")
 		take()
-		require.Equal(t, "1 ", first.acks())
+		require.Equal(t, "1s ", first.acks())
 		first.write(one)
-		require.Equal(t, "1 ", first.acks(), "a repeat")
+		require.Equal(t, "1s ", first.acks(), "a repeat")
 		first.write(hidden)
 		first.write(&renamed)
 		require.Equal(t, "6 ", first.acks(), "a copy by another name")
@@ -88,14 +96,16 @@ func TestAcknowledges(t *testing.T) {
 		second.write(&renamed)
 		second.write(hidden)
 		second.write(three)
-		require.Equal(t, "2 6 ", second.acks(), "taken, and by another name; the others are unread")
+		require.Equal(t, "2s 6 ", second.acks(), "taken, and by another name; the others are unread")
 		second.write(hidden)
 		require.Equal(t, "5 ", second.acks(), "a copy")
 		take()
-		require.Equal(t, "5 ", second.acks(), "on the connection that there is")
+		require.Equal(t, "5s ", second.acks(), "on the connection that there is")
+		second.write(&renamed)
+		require.Equal(t, "6 ", second.acks(), "read, but not under this id")
 		require.NoError(t, c.Close())
 		require.Empty(t, second.acks(), "Close takes nothing")
-		require.Equal(t, Stats{Letters: 4, Repeats: 8, Dropped: 1}, c.Stats())
+		require.Equal(t, Stats{Letters: 4, Repeats: 9, Dropped: 1}, c.Stats())
 		close(over)
 	})
 }
@@ -158,6 +168,7 @@ func TestNotTaken(t *testing.T) {
 // after a reconnect, once.
 func TestLater(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
+		r.dialect.Durable = true // or the sender sends again too
 		bob := identity(t, 2)
 		a, b := r.client(identity(t, 1), nil), r.client(bob, nil)
 		for i := range 5 {
@@ -178,5 +189,35 @@ func TestLater(t *testing.T) {
 		}), context.DeadlineExceeded)
 		require.Equal(t, []string{"0", "1", "2", "3", "4", "1", "3"}, got)
 		require.Equal(t, Stats{Letters: 7}, b.Stats())
+	})
+}
+
+// TestLaterBesideSpill: that holds for more than the relay keeps in memory, too.
+func TestLaterBesideSpill(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		const letters = 40
+		r.dialect.Durable = true
+		bob := identity(t, 2)
+		a, b := r.client(identity(t, 1), nil), r.client(bob, nil)
+		for i := range letters {
+			data := make([]byte, 256<<10)
+			data[0] = byte(i)
+			_, err := a.Send(t.Context(), bob.Public(), Raw(data), NoWait())
+			require.NoError(t, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var got []byte
+		require.ErrorIs(t, b.Handle(ctx, func(_ context.Context, l *Letter) error {
+			got = append(got, l.Data[0])
+			if len(got) == 1 {
+				return ErrLater
+			}
+			return nil
+		}), context.DeadlineExceeded)
+		require.Len(t, got, letters)
+		for i, n := range got {
+			require.Equal(t, byte(i), n)
+		}
 	})
 }

@@ -1,27 +1,38 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sotto-relay/sotto/crypto"
 )
 
 // A Client is a key that is logged in at a relay, most of the time. See the
 // package comment for who may call what.
 type Client struct {
-	cfg Config
-	in  *inbound
-	out *outbox
+	cfg   Config
+	in    *inbound
+	out   *outbox
+	ask   *calls
+	stand *standing
+	files *files
+
+	keys   *keyring
+	book   *cardbook
+	groups *groups
 
 	online chan struct{} // closed at the first login
 	done   chan struct{} // closed when all goroutines have ended
 
-	count struct{ letters, repeats, dropped atomic.Uint64 }
+	count counters
 
 	life context.Context // until the end
 	kill context.CancelFunc
@@ -34,7 +45,9 @@ type Client struct {
 	open      *opener
 	perMsg    *rate.Limiter
 	perByte   *rate.Limiter
-	warned    bool
+	warned    bool      // that others can read
+	forged    bool      // a receipt, which was logged
+	renewAt   time.Time // the token of this connection; zero: never
 	connected sync.Once
 }
 
@@ -50,6 +63,10 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 	}
 	c, err := newClient(config.withDefaults())
 	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(c.openStore(ctx), c.openKeys(ctx)); err != nil {
+		c.end(err)
 		return nil, err
 	}
 	go c.run()
@@ -69,22 +86,18 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 }
 
 func newClient(cfg Config) (*Client, error) {
-	o, err := newOpener(cfg.Identity)
-	if err != nil {
-		return nil, err
-	}
 	c := &Client{
 		cfg:     cfg,
 		in:      newInbound(cfg.Remembered),
 		online:  make(chan struct{}),
 		done:    make(chan struct{}),
-		open:    o,
 		perMsg:  rate.NewLimiter(rate.Limit(cfg.MessageRate), cfg.MessageBurst),
 		perByte: rate.NewLimiter(rate.Limit(cfg.ByteRate), cfg.ByteBurst),
 	}
-	c.out = newOutbox(cfg.PendingMessages, cfg.PendingBytes, func(p *pending) {
-		cfg.Trace.Settled(p.to, p.receipt(), p.err)
-	})
+	c.out = newOutbox(load{cfg.PendingMessages, cfg.PendingBytes}, load{cfg.KeptMessages, cfg.KeptBytes}, cfg.Trace)
+	c.ask = newCalls()
+	c.stand = newStanding(c.ask)
+	c.files = newFiles(c, cfg.Files)
 	c.life, c.kill = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -112,7 +125,7 @@ func (c *Client) noLogin(err error) error {
 func (c *Client) Messages(ctx context.Context) iter.Seq2[*Letter, error] {
 	return func(yield func(*Letter, error) bool) {
 		for more := true; more; {
-			err := c.hand(ctx, func(l *Letter) error {
+			err := c.hand(ctx, nil, func(l *Letter) error {
 				more = yield(l, nil)
 				return nil
 			})
@@ -124,30 +137,75 @@ func (c *Client) Messages(ctx context.Context) iter.Seq2[*Letter, error] {
 	}
 }
 
-// Handle calls f for each letter that comes in, one at a time, until f returns an
-// error, ctx or the Client ends, and returns that error. f may call any method,
-// also Send, and wait for its receipt.
+// Handle calls f for each letter that comes in, one at a time, or with
+// [Concurrently] one of each sender at a time, until f returns an error, ctx or the
+// Client ends, and returns that error. f may call any method, also Send, and wait for
+// its receipt.
 //
 // The application has taken a letter, and the relay is told so, when f returns
 // nil. With an error, or a panic, it has not: it is the next one that Handle or
 // Messages gets, from this Client or from the next with this identity. With an
 // error that is [ErrLater], Handle goes on with the letter after it.
-func (c *Client) Handle(ctx context.Context, f func(context.Context, *Letter) error) error {
+func (c *Client) Handle(ctx context.Context, f func(context.Context, *Letter) error, options ...HandleOption) error {
+	o := handleOptions{atOnce: 1}
+	for _, set := range options {
+		set(&o)
+	}
+	if o.atOnce <= 1 {
+		return c.handle(ctx, nil, func(l *Letter) error { return f(ctx, l) })
+	}
+	together := &crew{busy: make(map[crypto.PublicKey]bool)}
+	taking, stop := context.WithCancel(ctx)
+	defer stop()
+	ends := make(chan error, 2*o.atOnce)
+	var handling sync.WaitGroup
+	for range o.atOnce {
+		handling.Go(func() {
+			ends <- c.handle(taking, together, func(l *Letter) error {
+				err := f(ctx, l)
+				if err != nil && !errors.Is(err, ErrLater) {
+					ends <- err
+					stop() // before the letter is there again
+				}
+				return err
+			})
+		})
+	}
+	handling.Wait()
+	return <-ends
+}
+
+// A HandleOption changes how letters are handled.
+type HandleOption func(*handleOptions)
+
+type handleOptions struct{ atOnce int }
+
+// Concurrently has Handle call its function for up to n letters at once, of
+// different senders: those of one sender come in order, one at a time. After an
+// error no more letters are taken, and Handle returns it when the other calls have
+// returned. A panic ends the program.
+func Concurrently(n int) HandleOption { return func(o *handleOptions) { o.atOnce = n } }
+
+// handle gives f letters until it fails.
+func (c *Client) handle(ctx context.Context, together *crew, f func(*Letter) error) error {
 	for {
-		if err := c.hand(ctx, func(l *Letter) error { return f(ctx, l) }); err != nil {
+		if err := c.hand(ctx, together, f); err != nil {
 			return err
 		}
 	}
 }
 
 // hand gives f the next letter, and does with it what f's error says.
-func (c *Client) hand(ctx context.Context, f func(*Letter) error) error {
-	a, err := c.in.take(ctx)
+func (c *Client) hand(ctx context.Context, together *crew, f func(*Letter) error) error {
+	a, err := c.in.take(ctx, together)
 	if err != nil {
 		return err
 	}
 	then := c.in.putBack
-	defer func() { then(a) }()
+	defer func() {
+		then(a)
+		c.in.release(together, a)
+	}()
 	switch err := f(a.letter); {
 	case err == nil:
 		then = c.in.settle
@@ -160,10 +218,12 @@ func (c *Client) hand(ctx context.Context, f func(*Letter) error) error {
 }
 
 // Close ends the Client. What waits in Send or for a letter returns, and messages
-// that have no receipt yet end with ErrClosed. What has been given to the
+// that have no receipt yet end with ErrClosed, or stay in the Store if there is one
+// (see Send). What has been given to the
 // connection, and that letters have been taken, is written, for which it waits a
 // second at most. Letters that have not been taken stay with the relay, also one
-// that is being handled: it comes again, even if it is taken after Close.
+// that is being handled: it comes again, even if it is taken after Close, unless it
+// was recorded in the Store before the next Client with that began.
 //
 // It may be called any number of times, and returns nil when everything has
 // ended.
@@ -194,6 +254,8 @@ func (c *Client) end(err error) {
 	c.mu.Unlock()
 	if first {
 		c.out.close(err)
+		c.stand.close(err)
+		c.ask.close(err)
 		c.kill()
 	}
 }
@@ -202,8 +264,13 @@ func (c *Client) end(err error) {
 type Stats struct {
 	Letters uint64 // for the application
 	Repeats uint64 // of those, dropped
-	Dropped uint64 // messages that did not verify, open or parse, or for which there was no room
+	Dropped uint64 // messages and publications that did not verify, open or parse, or for which there was no room
+
+	Publications uint64 // for subscriptions and rooms, gaps not counted
+	Missed       uint64 // of those, not taken in time
 }
+
+type counters struct{ letters, repeats, dropped, publications, missed atomic.Uint64 }
 
 // Stats returns the counters.
 func (c *Client) Stats() Stats {
@@ -211,5 +278,8 @@ func (c *Client) Stats() Stats {
 		Letters: c.count.letters.Load(),
 		Repeats: c.count.repeats.Load(),
 		Dropped: c.count.dropped.Load(),
+
+		Publications: c.count.publications.Load(),
+		Missed:       c.count.missed.Load(),
 	}
 }

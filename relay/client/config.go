@@ -1,13 +1,16 @@
 package client
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/transport"
 )
 
@@ -29,6 +32,11 @@ type Config struct {
 	// Trust remembers the keys of relays. Nil: a memory of this Client's own.
 	Trust handshake.TrustStore
 
+	// Others are relays that one that goes away may send us to, by the address that it
+	// gives. The next connection is made there, and the one after that with Dial
+	// again. Other addresses are not followed. Nil: none is.
+	Others map[string]Other
+
 	// AllowLegacy allows a relay that speaks handshake v1 only, unless it is pinned
 	// or was seen to speak v2: it proves nothing and has us sign 32 bytes of its
 	// choice. It carries no sealed messages; see ErrLegacySession.
@@ -39,6 +47,24 @@ type Config struct {
 	// neither hides lengths nor binds the sender, instead of SEALED. It is called
 	// by Send. Nil: there are none.
 	Contacts func(crypto.PublicKey) (crypto.X25519Key, bool)
+
+	// Groups says whether to take a group's key from somebody, who is its owner then.
+	// It is called by the goroutine that reads, for each key of a group that was not
+	// taken yet. Nil: none is taken,
+	// but of groups that the Store has.
+	Groups func(owner crypto.PublicKey, id crypto.GroupID) bool
+
+	// Credential returns a token for relays whose policy asks for one, such as
+	// policy.Tokens, and when it is to be called for the next: well before the token
+	// expires; zero: never. It is called before each connection, which presents the
+	// token if its medium can (transport.WithToken), and while there is one when it is
+	// time, of which the relay is told at once; from one goroutine at a time, and ctx
+	// bounds it. When it fails, or the relay refuses a renewal, it is called again as
+	// after a lost connection. A session that the relay ends for want of authentication
+	// is followed by another, with a new token; a login that it refuses so is the end.
+	// The token does not belong into the error, which is logged; relays in Others get
+	// it too. Nil: there is none.
+	Credential func(ctx context.Context) (token string, renew time.Time, err error)
 
 	// Encrypted says whether the medium of a connection is encrypted, such as
 	//
@@ -60,10 +86,26 @@ type Config struct {
 	// that lasted for BackoffMax begins with 0 again.
 	BackoffMin, BackoffMax time.Duration
 
+	// Store keeps what is to survive the program: messages that are pending, the
+	// ids of letters that were taken and of files that came, the keys of our cards and the
+	// cards of contacts, all for this Identity; keys are encrypted with what is derived
+	// from it. With it, see the package comment, nothing is lost or comes twice when the program is killed. It is the
+	// caller's, who closes it after the Client, and after all functions that got a
+	// Letter. Two Clients with one Identity do not share a Store at a time: each
+	// would send what the other does, and the relay lets one of them in only.
+	// inbox/disk has one in a directory. Nil: the Client's memory.
+	Store inbox.State
+
 	// PendingMessages and PendingBytes bound the messages that have no receipt yet
 	// (256 and 8 MiB): beyond them Send waits. One of any size passes when it is
 	// alone.
 	PendingMessages, PendingBytes int
+
+	// KeptMessages and KeptBytes bound the messages that have a receipt, and wait for
+	// a better one (4,096 and 64 MiB; see the package comment). Beyond them the oldest
+	// go that the relay says to have stored, or has had for 15 s; if there are none,
+	// Send waits.
+	KeptMessages, KeptBytes int
 
 	// MessageRate and ByteRate are how fast messages are sent, per second, and the
 	// bursts how much at once (180 and 128; 7 MiB and 16 MiB, headers included). A
@@ -76,12 +118,22 @@ type Config struct {
 	ByteRate     float64
 	ByteBurst    int
 
-	// Remembered is how many letters that were taken are remembered, to drop repeats, for 14 days
-	// at most (65,536, at about 250 bytes each).
+	// Remembered is how many letters that were taken are remembered, to drop repeats,
+	// for 14 days at most (65,536, at about 250 bytes each).
 	Remembered int
+
+	// Files says which large files others may send us. Nil: none.
+	Files *FilePolicy
 
 	Logger *slog.Logger // nil: slog.Default()
 	Trace  *Trace       // nil: nobody watches
+}
+
+// An Other is another relay than that of Config.Dial. In Config.Trust its name is the
+// address. It gets tokens of Config.Credential as well.
+type Other struct {
+	Dial  transport.Dialer  // required
+	Relay *crypto.PublicKey // as Config.Relay
 }
 
 // A Trace watches a Client. Functions may be nil. They are called by the
@@ -109,9 +161,29 @@ type Trace struct {
 	// keep. The sender is the relay's word.
 	Dropped func(from crypto.PublicKey, why error)
 
-	// Settled is called for the end of each message that was sent with NoWait:
-	// with its receipt, or with the error that Send would have returned.
+	// Card is called when the relay's word about a contact's card is doubtful, and a
+	// message was sealed all the same, to a card that the contact has for sure.
+	Card func(contact crypto.PublicKey, why error)
+
+	// Settled is called once for each message that no Send waits for, since it was
+	// sent with NoWait or found in the Store, with what Send would have returned: the
+	// receipt that was asked for, or an error and how far the message had come. For a
+	// publication the key is zero.
 	Settled func(to crypto.PublicKey, r Receipt, err error)
+
+	// Revoked is called when a message for which Send or Settled has given a receipt
+	// fails after all while it is pending: err is ErrExpired, ErrUnread or a
+	// *RefusedError, and r says how far it had come.
+	Revoked func(to crypto.PublicKey, r Receipt, err error)
+
+	// BadReceipt is called when a relay says that a message was read and has no
+	// signature of the recipient's to show. It counts as Handed.
+	BadReceipt func(to crypto.PublicKey, id [16]byte)
+
+	// StoreFailed is called when Config.Store has failed, other than for Send, which
+	// returns its error, or New; and for what is found in it that cannot be read. Messages
+	// and ids of letters among that are deleted.
+	StoreFailed func(err error)
 }
 
 func (c *Config) check() error {
@@ -122,6 +194,11 @@ func (c *Config) check() error {
 		return errors.New("client: Config has no Dial")
 	case c.Trust != nil && c.Address == "":
 		return errors.New("client: Config has a Trust and no Address")
+	}
+	for address, o := range c.Others {
+		if o.Dial == nil {
+			return fmt.Errorf("client: Config has no Dial for the other relay %q", address)
+		}
 	}
 	return nil
 }
@@ -143,6 +220,8 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.BackoffMax, 30*time.Second)
 	orDefault(&c.PendingMessages, 256)
 	orDefault(&c.PendingBytes, 8<<20)
+	orDefault(&c.KeptMessages, 4096)
+	orDefault(&c.KeptBytes, 64<<20)
 	orDefault(&c.MessageRate, 180)
 	orDefault(&c.MessageBurst, 128)
 	orDefault(&c.ByteRate, 7<<20)
@@ -152,7 +231,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func orDefault[T int | float64 | time.Duration](v *T, d T) {
+func orDefault[T int | int64 | float64 | time.Duration](v *T, d T) {
 	if *v <= 0 {
 		*v = d
 	}
@@ -179,8 +258,20 @@ func (t *Trace) withDefaults() *Trace {
 	if full.Dropped == nil {
 		full.Dropped = func(crypto.PublicKey, error) {}
 	}
+	if full.Card == nil {
+		full.Card = func(crypto.PublicKey, error) {}
+	}
 	if full.Settled == nil {
 		full.Settled = func(crypto.PublicKey, Receipt, error) {}
+	}
+	if full.Revoked == nil {
+		full.Revoked = func(crypto.PublicKey, Receipt, error) {}
+	}
+	if full.BadReceipt == nil {
+		full.BadReceipt = func(crypto.PublicKey, [16]byte) {}
+	}
+	if full.StoreFailed == nil {
+		full.StoreFailed = func(error) {}
 	}
 	return &full
 }

@@ -3,10 +3,12 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sotto-relay/sotto/frame"
@@ -20,16 +22,27 @@ const dialTimeout = 30 * time.Second
 
 // run has one connection after the other, until the end.
 func (c *Client) run() {
+	var beside sync.WaitGroup
+	beside.Go(func() { c.keys.run(c.life) })
+	beside.Go(func() { c.files.run(c.life) })
+	beside.Go(c.clearOld)
 	defer func() {
+		c.kill()            // it is, unless run panics
 		c.in.close(c.Err()) // after all that was read is in it
+		beside.Wait()
+		c.files.running.Wait()
+		c.out.awaitErased()
 		close(c.done)
 	}()
+	to := c.home()
 	for attempt := 0; ; attempt++ {
-		c.out.failOld()
-		session, err := c.connect()
+		c.out.tend()
+		session, err := c.connect(to)
+		permanent := isPermanent(err)
 		if err == nil {
 			start := time.Now()
 			err = c.serve(session)
+			permanent = isPermanent(err) && !c.isExpired(err)
 			if time.Since(start) >= c.cfg.BackoffMax {
 				attempt = 0
 			}
@@ -37,13 +50,14 @@ func (c *Client) run() {
 		switch {
 		case c.life.Err() != nil:
 			return
-		case isPermanent(err):
+		case permanent:
 			c.end(err)
 			return
 		}
 		if !c.pause(attempt, err) {
 			return
 		}
+		to = c.after(err)
 	}
 }
 
@@ -79,15 +93,50 @@ func backoff(attempt int, low, high time.Duration) time.Duration {
 	return rand.N(limit + 1)
 }
 
-// connect dials and logs in.
-func (c *Client) connect() (*brep.Client, error) {
+// A destination is a relay to connect to.
+type destination struct {
+	Other
+	address string // in Config.Trust
+	isOther bool
+}
+
+func (c *Client) home() destination {
+	return destination{Other: Other{c.cfg.Dial, c.cfg.Relay}, address: c.cfg.Address}
+}
+
+// after returns where the next connection is made after one that ended with err.
+func (c *Client) after(err error) destination {
+	var re *brep.RelayError
+	if errors.As(err, &re) {
+		if o, ok := c.cfg.Others[re.Other]; ok {
+			return destination{o, re.Other, true}
+		}
+	}
+	return c.home()
+}
+
+// connect dials and logs in. That another relay will not do is never permanent: we
+// are there on a hint.
+func (c *Client) connect(to destination) (*brep.Client, error) {
+	session, err := c.login(to)
+	if err != nil && to.isOther {
+		return nil, fmt.Errorf("client: the other relay %q: %v", to.address, err)
+	}
+	return session, err
+}
+
+func (c *Client) login(to destination) (*brep.Client, error) {
 	ctx, cancel := context.WithTimeout(c.life, dialTimeout)
 	defer cancel()
-	expect, err := handshake.Expect(c.cfg.Relay, c.cfg.Trust, c.cfg.Address)
+	expect, err := handshake.Expect(to.Relay, c.cfg.Trust, to.address)
 	if err != nil {
 		return nil, &trustError{err}
 	}
-	conn, err := c.cfg.Dial(ctx)
+	dial, err := c.withToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := to.Dial(dial)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +150,7 @@ func (c *Client) connect() (*brep.Client, error) {
 		return nil, err
 	}
 	if r := session.Relay(); r.FirstContact {
-		if err := c.cfg.Trust.Remember(c.cfg.Address, r.Key); err != nil {
+		if err := c.cfg.Trust.Remember(to.address, r.Key); err != nil {
 			_ = session.Close()
 			return nil, &trustError{err}
 		}

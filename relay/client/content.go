@@ -29,7 +29,8 @@ func JSON(v any) Content {
 }
 
 // File is a small file, whole: its name, without a directory, and its bytes,
-// which are not copied. Send refuses a name that [crypto.SafeFileName] does.
+// which are not copied. Send refuses a name that [crypto.SafeFileName] does. For
+// large files there is [Client.SendFile].
 func File(name string, data []byte) Content {
 	return Content{Content: crypto.Content{Type: crypto.File, Name: name, Data: data}}
 }

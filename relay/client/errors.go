@@ -10,14 +10,14 @@ import (
 )
 
 // Errors of Send, besides [*RefusedError], the context's, those of package crypto
-// for a recipient's key or a content that will not do, and the reason for which
-// the Client ended, which is ErrClosed after Close.
+// for a recipient's key or a content that will not do, those of Config.Store, and
+// the reason for which the Client ended, which is ErrClosed after Close.
 var (
 	// ErrClosed is what every method returns after Close.
 	ErrClosed = errors.New("client: closed")
 
 	// ErrTooLarge means that the message makes a frame with a payload of more than
-	// 4 MiB, once it is padded and sealed. Nothing was sent.
+	// 4 MiB, once it is padded and sealed, or a name is too long. Nothing was sent.
 	ErrTooLarge = errors.New("client: message too large")
 
 	// ErrLegacySession means that the relay speaks handshake v1 only, and the
@@ -25,9 +25,21 @@ var (
 	// do. Nothing was sent.
 	ErrLegacySession = errors.New("client: not possible with a relay that speaks handshake v1")
 
-	// ErrExpired means that the message has been tried for 7 days. It may have
-	// arrived, and is not sent again.
+	// ErrExpired means that 7 days have passed without the receipt that ends the
+	// matter. The message may have arrived, and is not sent again.
 	ErrExpired = errors.New("client: no receipt for 7 days")
+
+	// ErrUnread means that the relay had stored the message, and the recipient did
+	// not come for it in the time for which relays do.
+	ErrUnread = errors.New("client: the message has expired unread")
+
+	// ErrCancelled means that Client.Cancel has taken the message back. It may have
+	// arrived.
+	ErrCancelled = errors.New("client: message cancelled")
+
+	// ErrEphemeral means that more was asked for with Until than there is for an
+	// ephemeral message, which is handed over or refused. Nothing was sent.
+	ErrEphemeral = errors.New("client: an ephemeral message is neither stored nor acknowledged")
 )
 
 // ErrLater is for a function that Client.Handle calls to return: the letter is
@@ -37,8 +49,8 @@ var (
 // keep (see the package comment) is lost.
 var ErrLater = errors.New("client: left for later")
 
-// A RefusedError means that the relay has refused one message, and goes on with
-// others. Trying again is for the caller to decide by the code.
+// A RefusedError means that the relay has refused one message or request, and
+// goes on with others. Trying again is for the caller to decide by the code.
 type RefusedError struct {
 	Code   frame.Code
 	Reason string // the relay's words, UTF-8, possibly empty
@@ -46,9 +58,9 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.Reason == "" || e.Reason == e.Code.String() {
-		return "client: message refused: " + e.Code.String()
+		return "client: refused: " + e.Code.String()
 	}
-	return fmt.Sprintf("client: message refused: %v: %q", e.Code, e.Reason)
+	return fmt.Sprintf("client: refused: %v: %q", e.Code, e.Reason)
 }
 
 // A trustError means that the relay's key cannot be looked up or recorded.

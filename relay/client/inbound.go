@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 )
@@ -36,8 +38,8 @@ type arrival struct {
 // dropped. Only for a relay without a window, in a legacy session, the client
 // stops reading, which holds up no receipt as there are none.
 type inbound struct {
-	letters chan struct{} // with room for one: take may have something
 	taken   chan struct{} // with room for one: isFull may answer otherwise
+	records *records      // of what is seen; nil: none
 
 	mu     sync.Mutex
 	queue  []*arrival
@@ -45,35 +47,52 @@ type inbound struct {
 	unread map[letterKey]*arrival // in the queue, or in the application's hands
 	seen   *seen                  // what the application has taken
 	closed error                  // nothing more comes
-	done   chan struct{}          // closed with it
+	more   chan struct{}          // closed when take may have something; nil: nobody waits
+}
+
+// A crew is some goroutines that take letters, those of one sender one after the
+// other: busy are the senders of those that are taken and not done.
+type crew struct {
+	busy map[crypto.PublicKey]bool // under the queue's mu
 }
 
 func newInbound(remembered int) *inbound {
 	return &inbound{
-		letters: make(chan struct{}, 1), taken: make(chan struct{}, 1),
+		taken:  make(chan struct{}, 1),
 		unread: make(map[letterKey]*arrival), seen: newSeen(remembered),
-		done: make(chan struct{}),
 	}
 }
 
-// isRepeat says whether a letter has come before, and if so whether the frame is
-// to be acknowledged now. It is not if it is the relay's hold on a letter that is
-// unread: one is left to each.
-func (q *inbound) isRepeat(k letterKey, f *frame.Brep, s *brep.Client) (repeat, ack bool) {
+// A repeat says what is to be done with a frame whose letter may have come before.
+type repeat uint8
+
+const (
+	isNew   repeat = iota
+	isTaken        // the application has taken it, under this id: acknowledge it again
+	isSpare        // acknowledge it, not signed: nothing was read under its id, or not yet
+	isHeld         // it is the relay's hold on a letter that is unread: one is left to each
+)
+
+// repeats says whether a letter has come before. ENCRYPTED_DATA has not been seen under
+// an id: who repeats it under another one is not to have our signature for that.
+func (q *inbound) repeats(k letterKey, f *frame.Brep, s *brep.Client) repeat {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.seen.has(k) {
-		return true, true
+		if k.id != f.ID {
+			return isSpare
+		}
+		return isTaken
 	}
 	a := q.unread[k]
 	switch {
 	case a == nil:
-		return false, false
+		return isNew
 	case a.session == s || a.frame.ID != f.ID:
-		return true, true
+		return isSpare
 	}
 	a.session = s
-	return true, false
+	return isHeld
 }
 
 // add queues a letter. False: there is no room for one that the relay does not
@@ -89,7 +108,7 @@ func (q *inbound) add(a *arrival, mayDrop bool) bool {
 	}
 	q.queue = append(q.queue, a)
 	q.bytes += len(a.letter.Data)
-	signal(q.letters)
+	q.wake()
 	return true
 }
 
@@ -101,50 +120,88 @@ func (q *inbound) isFull() bool {
 	return len(q.queue) > 2*windowLetters || q.bytes > 3*windowBytes
 }
 
-// take waits for the oldest letter, which remains unread until it is given to
-// settle, putBack or leave. What is in the queue comes before the error of close.
-func (q *inbound) take(ctx context.Context) (*arrival, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// take waits for the oldest letter, of those that are for c if that is not nil. It
+// remains unread until it is given to settle, putBack or leave, and c's until it is
+// given to release. What is in the queue comes before the error of close.
+func (q *inbound) take(ctx context.Context, c *crew) (*arrival, error) {
 	for {
-		a, err := q.pop()
+		a, more, err := q.pop(ctx, c)
 		if a != nil || err != nil {
 			return a, err
 		}
 		select {
-		case <-q.letters:
-		case <-q.done:
+		case <-more:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-func (q *inbound) pop() (*arrival, error) {
+func (q *inbound) pop(ctx context.Context, c *crew) (a *arrival, more <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) == 0 {
-		return nil, q.closed
+	if err := ctx.Err(); err != nil { // here, as one of a crew ends it before it puts back
+		return nil, nil, err
 	}
-	a := q.queue[0]
-	q.queue[0] = nil
-	q.queue = q.queue[1:]
+	i := 0
+	for c != nil && i < len(q.queue) && c.busy[q.queue[i].letter.From] {
+		i++
+	}
+	if i == len(q.queue) {
+		if i == 0 && q.closed != nil {
+			return nil, nil, q.closed
+		}
+		if q.more == nil {
+			q.more = make(chan struct{})
+		}
+		return nil, q.more, nil
+	}
+	a = q.queue[i]
+	if i == 0 {
+		q.queue[0] = nil
+		q.queue = q.queue[1:]
+	} else {
+		q.queue = slices.Delete(q.queue, i, i+1)
+	}
 	q.bytes -= len(a.letter.Data)
-	if len(q.queue) > 0 {
-		signal(q.letters) // for another goroutine that takes
+	if c != nil {
+		c.busy[a.letter.From] = true
 	}
 	signal(q.taken)
-	return a, nil
+	return a, nil, nil
 }
 
-// settle notes that the application has taken a letter, and acknowledges it. If
-// the present session has not brought it again yet, that is for when it does.
+// release says that one of a crew is done with a letter.
+func (q *inbound) release(c *crew, a *arrival) {
+	if c == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(c.busy, a.letter.From)
+	q.wake()
+}
+
+// wake makes those who wait for letters look again. The caller holds mu.
+func (q *inbound) wake() {
+	if q.more != nil {
+		close(q.more)
+		q.more = nil
+	}
+}
+
+// settle notes that the application has taken a letter, records that, and
+// acknowledges it. If the present session has not brought it again yet, that is for
+// when it does.
 func (q *inbound) settle(a *arrival) {
+	var in *record
+	if a.keyed && q.records != nil {
+		in = q.records.add(a.key)
+	}
 	q.mu.Lock()
 	if a.keyed {
 		delete(q.unread, a.key)
-		q.seen.note(a.key)
+		q.seen.note(a.key, time.Now(), in)
 	}
 	s := a.session
 	q.mu.Unlock()
@@ -161,7 +218,7 @@ func (q *inbound) putBack(a *arrival) {
 	}
 	q.queue = slices.Insert(q.queue, 0, a)
 	q.bytes += len(a.letter.Data)
-	signal(q.letters)
+	q.wake()
 }
 
 // leave forgets a letter, so that it may come again.
@@ -179,5 +236,5 @@ func (q *inbound) close(err error) {
 	defer q.mu.Unlock()
 	q.queue = slices.DeleteFunc(q.queue, func(a *arrival) bool { return a.kept })
 	q.closed = err
-	close(q.done)
+	q.wake()
 }

@@ -78,21 +78,14 @@ func (p Protection) String() string {
 var (
 	errRecipient   = errors.New("client: for another recipient")
 	errContentType = errors.New("client: unknown content type")
+	errUnkept      = errors.New("client: a piece of a file that the relay does not keep")
 	errNoRoom      = errors.New("client: too many unread letters for one that the relay does not keep")
 )
 
 // An opener makes letters of the frames that carry them.
 type opener struct {
 	identity *crypto.Identity
-	derived  *crypto.OpenKey
-}
-
-func newOpener(id *crypto.Identity) (*opener, error) {
-	key, err := id.OpenKey()
-	if err != nil {
-		return nil, err
-	}
-	return &opener{id, key}, nil
+	keys     *keyring
 }
 
 // isLetter says whether frames of this type carry a letter.
@@ -112,7 +105,7 @@ func (o *opener) open(f *frame.Brep) (*Letter, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case c.Type > crypto.File:
+	case c.Type > crypto.GroupKeys: // those above File are SEALED
 		return nil, errContentType
 	}
 	l.Type, l.Name, l.Data = c.Type, c.Name, c.Data
@@ -124,7 +117,7 @@ func (o *opener) content(f *frame.Brep, l *Letter) (crypto.Content, error) {
 	switch f.Type {
 	case frame.TypeSealed:
 		l.Protection = ProtectionSealed
-		return crypto.OpenSealed(l.From, f.ID, &f.Signature, f.Payload, o.derived)
+		return crypto.OpenSealed(l.From, f.ID, &f.Signature, f.Payload, o.keys.openKeys()...)
 	case frame.TypeEncryptedData:
 		l.Protection = ProtectionEncrypted
 		return crypto.OpenEncrypted(o.identity, l.From, &f.Signature, f.Payload)

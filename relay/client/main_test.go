@@ -22,6 +22,7 @@ import (
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
@@ -62,12 +63,15 @@ type rig struct {
 	t       testing.TB
 	dialect brep.Dialect
 	store   inbox.Store // nil: none
+	state   inbox.State // nil: each start has its own
 	limits  relay.Limits
+	policy  relay.Policy
 	pipes   pipe.Options
 
 	mu     sync.Mutex
 	server *relay.Server // nil: down
 	dials  int
+	conns  []transport.Conn // the clients' ends
 }
 
 func newRig(t testing.TB) *rig {
@@ -77,7 +81,7 @@ func newRig(t testing.TB) *rig {
 }
 
 func (r *rig) start() *rig {
-	s := &relay.Server{Inbox: r.store, Limits: r.limits, Logger: slog.New(slog.DiscardHandler)}
+	s := &relay.Server{Inbox: r.store, State: r.state, Limits: r.limits, Policy: r.policy, Logger: slog.New(slog.DiscardHandler)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server = s
@@ -94,6 +98,30 @@ func (r *rig) stop() {
 	}
 }
 
+// skip sleeps without the relay, whose own doings take too long when days go by.
+func (r *rig) skip(d time.Duration) {
+	r.stop()
+	time.Sleep(d - time.Minute)
+	r.start()
+	time.Sleep(time.Minute)
+}
+
+// few returns n, or a quarter with the race detector.
+func few(n int) int {
+	if race.Enabled {
+		return n / 4
+	}
+	return n
+}
+
+// skipInRace skips a test that takes long with the race detector, and does at once no
+// more than others do.
+func skipInRace(t *testing.T) {
+	if race.Enabled {
+		t.Skip("long, and no race that others have not")
+	}
+}
+
 // dial is a transport.Dialer.
 func (r *rig) dial(context.Context) (transport.Conn, error) {
 	r.mu.Lock()
@@ -103,6 +131,7 @@ func (r *rig) dial(context.Context) (transport.Conn, error) {
 		return nil, errDown
 	}
 	near, far := r.pipes.New()
+	r.conns = append(r.conns, near)
 	r.server.Speak(r.dialect).HandleConn(far)
 	return near, nil
 }
@@ -124,6 +153,14 @@ func (r *rig) client(id *crypto.Identity, set func(*Config)) *Client {
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// opener returns what opens for somebody without a relay.
+func testOpener(t testing.TB, id *crypto.Identity) *opener {
+	t.Helper()
+	keys, err := newKeyring(t.Context(), id, nil, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return &opener{id, keys}
 }
 
 // next returns the next letter.
@@ -219,12 +256,56 @@ func (c *fakeConn) write(f *frame.Brep) { c.writeBytes(f.Append(nil)) }
 
 func (c *fakeConn) writeBytes(b []byte) { _, _ = c.Write(transport.Binary, [][]byte{b}) }
 
+// read returns the next frame but for requests that a Client makes by itself.
 func (c *fakeConn) read() (frame.Brep, error) {
+	for {
+		f, err := c.readAny()
+		if err != nil || f.Type != frame.TypeRequest || !c.answerOwn(f.Payload) {
+			return f, err
+		}
+	}
+}
+
+func (c *fakeConn) readAny() (frame.Brep, error) {
 	_, b, err := c.Read()
 	if err != nil {
 		return frame.Brep{}, err
 	}
 	return frame.DecodeBrep(bytes.Clone(b))
+}
+
+// answerOwn answers a request that a Client makes by itself, as a relay does that has
+// no cards and is in no mesh.
+func (c *fakeConn) answerOwn(request []byte) bool {
+	q := readRequest(c.t, request)
+	switch q.Verb {
+	case "put_card":
+		c.answer(frame.AppendResponse(nil, q.Number, frame.AppendDone(nil, q.Verb)))
+	case "get_card":
+		c.answer(frame.AppendRefusal(nil, q.Number, frame.CodeNotFound, ""))
+	case "attach":
+		c.answer(frame.AppendRefusal(nil, q.Number, frame.CodeUnknownVerb, ""))
+	default:
+		return false
+	}
+	return true
+}
+
+// A fakeRequest is a REQUEST as a fakeRelay reads it.
+type fakeRequest struct {
+	Verb   string `json:"t"`
+	Number int64  `json:"req"`
+	Key    string
+	Card   []byte
+}
+
+func readRequest(t testing.TB, payload []byte) (q fakeRequest) {
+	require.NoError(t, json.Unmarshal(payload, &q))
+	return q
+}
+
+func (c *fakeConn) answer(response []byte) {
+	c.write(&frame.Brep{Type: frame.TypeResponse, Payload: response})
 }
 
 func (c *fakeConn) fail(code frame.Code, closeCode uint16) {

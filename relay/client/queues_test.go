@@ -23,7 +23,7 @@ func TestOutboxBounds(t *testing.T) {
 			awaited: true, settled: make(chan struct{}),
 		}
 	}
-	o := newOutbox(3, 1000, nil)
+	o := newOutbox(load{3, 1000}, load{3, 1000}, nil)
 	for id := range byte(20) {
 		for _, p := range []*pending{message(id, 300), message(id+100, 300)} { // 840 bytes
 			full, err := o.add(p)
@@ -33,9 +33,9 @@ func TestOutboxBounds(t *testing.T) {
 		full, err := o.add(message(200, 300))
 		require.NoError(t, err)
 		require.NotNil(t, full)
-		o.settle([16]byte{id}, Stored, nil)
+		o.receive([16]byte{id}, Read)
 		<-full
-		o.settle([16]byte{id + 100}, Stored, nil)
+		o.receive([16]byte{id + 100}, Read)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestInboundBounds(t *testing.T) {
 			all := dropped + fill(false, q.isFull)
 			require.Equal(t, min(2*windowLetters, 3*windowBytes/size)+1, all)
 			for range all {
-				_, err := q.take(t.Context())
+				_, err := q.take(t.Context(), nil)
 				require.NoError(t, err)
 			}
 		}
@@ -74,7 +74,7 @@ func TestTake(t *testing.T) {
 			var taking sync.WaitGroup
 			for range 3 {
 				taking.Go(func() {
-					_, err := q.take(t.Context())
+					_, err := q.take(t.Context(), nil)
 					assert.NoError(t, err)
 				})
 			}
@@ -86,7 +86,7 @@ func TestTake(t *testing.T) {
 		q.add(&arrival{letter: new(Letter)}, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := q.take(ctx)
+		_, err := q.take(ctx, nil)
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }

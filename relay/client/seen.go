@@ -40,6 +40,7 @@ type seen struct {
 type sighting struct {
 	key letterKey
 	at  time.Time
+	in  *record // nil: in no store
 }
 
 func newSeen(max int) *seen { return &seen{max: max, keys: make(map[letterKey]struct{})} }
@@ -54,16 +55,17 @@ func (s *seen) has(k letterKey) bool {
 }
 
 // note remembers a letter for which has does not hold.
-func (s *seen) note(k letterKey) {
+func (s *seen) note(k letterKey, at time.Time, in *record) {
 	if len(s.order) == s.max {
 		s.forget()
 	}
 	s.keys[k] = struct{}{}
-	s.order = append(s.order, sighting{k, time.Now()})
+	s.order = append(s.order, sighting{k, at, in})
 }
 
 // forget forgets the oldest. The room before it goes when append makes more.
 func (s *seen) forget() {
 	delete(s.keys, s.order[0].key)
+	s.order[0].in.forget()
 	s.order = s.order[1:]
 }

@@ -69,12 +69,12 @@ func TestStrings(t *testing.T) {
 	for p := ProtectionClear; p <= ProtectionSealed; p++ {
 		got = append(got, p.String())
 	}
-	for s := Queued; s <= Stored; s++ {
+	for s := Queued; s <= Read; s++ {
 		got = append(got, s.String())
 	}
-	require.Equal(t, "clear unsigned legacy signed encrypted sealed queued written handed stored", strings.Join(got, " "))
-	require.Equal(t, `client: message refused: quota: "no"`, (&RefusedError{frame.CodeQuota, "no"}).Error())
-	require.Equal(t, `client: message refused: quota`, (&RefusedError{frame.CodeQuota, "quota"}).Error())
+	require.Equal(t, "clear unsigned legacy signed encrypted sealed queued written handed stored read", strings.Join(got, " "))
+	require.Equal(t, `client: refused: quota: "no"`, (&RefusedError{frame.CodeQuota, "no"}).Error())
+	require.Equal(t, `client: refused: quota`, (&RefusedError{frame.CodeQuota, "quota"}).Error())
 }
 
 // TestSendRefuses: what cannot be sent is an error before anything is.
@@ -113,7 +113,7 @@ func TestSendRefuses(t *testing.T) {
 		}
 		_, err := a.Send(t.Context(), bob, Raw(make([]byte, maxPayload-32)), Clear())
 		require.NoError(t, err, "the largest")
-		require.Equal(t, uint64(2), r.server.Stats().Messages, "the login and the one that was sent")
+		require.Equal(t, uint64(5), r.server.Stats().Messages, "the login, two about cards, an attachment, and the one that was sent")
 	})
 }
 
@@ -147,20 +147,32 @@ func TestReceiptFrames(t *testing.T) {
 		answer func(c *fakeConn, id [16]byte)
 		want   Status
 		err    error
+		bad    int
 	}{
 		{"handed", func(c *fakeConn, id [16]byte) {
 			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptHandedOver})
-		}, Handed, nil},
+		}, Handed, nil, 0},
 		{"acknowledged", func(c *fakeConn, id [16]byte) {
-			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptAcknowledged})
-		}, Handed, nil},
+			c.receipt(acknowledged(t, 1, 2, id))
+		}, Read, nil, 0},
+		{"acknowledged by nobody, somebody else, or another message", func(c *fakeConn, id [16]byte) {
+			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptAcknowledged, Recipient: identity(t, 2).Public()})
+			c.receipt(acknowledged(t, 1, 3, id))
+			c.receipt(acknowledged(t, 3, 2, id))
+			r := acknowledged(t, 1, 2, [16]byte{9})
+			r.ID = id
+			c.receipt(r)
+		}, Handed, nil, 4}, // which is all that it shows
+		{"expired", func(c *fakeConn, id [16]byte) {
+			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptExpired, Code: frame.CodeExpired})
+		}, 0, ErrUnread, 0},
 		{"refused", func(c *fakeConn, id [16]byte) {
 			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptRefused, Code: frame.CodeInboxFull, Reason: "full"})
-		}, 0, &RefusedError{frame.CodeInboxFull, "full"}},
+		}, 0, &RefusedError{frame.CodeInboxFull, "full"}, 0},
 		{"an error about the frame", func(c *fakeConn, id [16]byte) {
 			e := frame.Error{Code: frame.CodeTooLarge, Sentence: "big", ID: id}
 			c.write(&frame.Brep{Type: frame.TypeError, Flags: e.Flags(), Payload: e.Append(nil)})
-		}, 0, &RefusedError{frame.CodeTooLarge, "big"}},
+		}, 0, &RefusedError{frame.CodeTooLarge, "big"}, 0},
 		{"nonsense, another's, twice", func(c *fakeConn, id [16]byte) {
 			c.write(&frame.Brep{Type: frame.TypeReceipt, Payload: id[:]})
 			c.write(&frame.Brep{Type: frame.TypeError, Flags: frame.FlagErrorID})
@@ -169,7 +181,7 @@ func TestReceiptFrames(t *testing.T) {
 			c.receipt(&frame.Receipt{ID: [16]byte{1}, Status: frame.ReceiptStored})
 			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptStored})
 			c.receipt(&frame.Receipt{ID: id, Status: frame.ReceiptRefused})
-		}, Stored, nil},
+		}, Stored, nil, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &fakeRelay{t: t, seed: relaySeed, script: func(c *fakeConn) {
@@ -180,13 +192,32 @@ func TestReceiptFrames(t *testing.T) {
 				o.answer(c, f.ID)
 				c.hold()
 			}}
-			c, err := r.client(nil)
+			bad := 0
+			c, err := r.client(func(c *Config) {
+				c.Trace = &Trace{BadReceipt: func(to crypto.PublicKey, id [16]byte) {
+					require.Equal(t, identity(t, 2).Public(), to)
+					require.NotZero(t, id)
+					bad++
+				}}
+			})
 			require.NoError(t, err)
+			defer func() {
+				time.Sleep(time.Second)
+				require.NoError(t, c.Close())
+				require.Equal(t, o.bad, bad)
+			}()
 			receipt, err := c.Send(t.Context(), identity(t, 2).Public(), Text("x"))
 			require.Equal(t, o.err, err, o.name)
 			require.Equal(t, o.want, receipt.Status, o.name)
 		})
 	}
+}
+
+// acknowledged returns the receipt for which a recipient has signed.
+func acknowledged(t *testing.T, sender, recipient byte, id [16]byte) *frame.Receipt {
+	from, to := identity(t, sender).Public(), identity(t, recipient)
+	signed := append(append([]byte("sotto ack v1\x00"), from[:]...), id[:]...)
+	return &frame.Receipt{ID: id, Status: frame.ReceiptAcknowledged, Recipient: to.Public(), Signature: to.Sign(signed)}
 }
 
 // TestSendAgain: without a receipt the same bytes are sent after a reconnect, in
@@ -269,6 +300,7 @@ func TestOffline(t *testing.T) {
 		require.NoError(t, <-results, "it waited for room only")
 
 		r.stop()
+		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 2 {
@@ -297,6 +329,7 @@ func TestPendingBytes(t *testing.T) {
 // TestPace: a client that sends as fast as it may is not cut by a relay with
 // default limits, not even when the network held everything up for a while.
 func TestPace(t *testing.T) {
+	skipInRace(t)
 	bubble(t, func(t *testing.T, r *rig) {
 		bob := identity(t, 2)
 		b := r.client(bob, nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
 )
@@ -14,9 +15,10 @@ import (
 // serve uses a connection until it, or the Client, ends, and returns why.
 func (c *Client) serve(s *brep.Client) error {
 	ctx, cancel := context.WithCancel(c.life)
-	c.out.rewind()
+	c.out.rewind(s.Relay().Features&handshake.FeatureDurable != 0)
 	c.cfg.Logger.Debug("client: connected", "relay", s.Relay().Key, "handshake", s.Relay().Version)
 	c.cfg.Trace.Connected(s.Relay())
+	answered := c.stand.begin() // before New returns, or a Send finds nobody to ask for a card
 	c.connected.Do(func() { close(c.online) })
 
 	var wg sync.WaitGroup
@@ -24,10 +26,26 @@ func (c *Client) serve(s *brep.Client) error {
 		<-ctx.Done()
 		_ = s.Close()
 	})
-	wg.Go(func() { c.write(ctx, s) })
+	if c.cfg.Credential != nil && s.Relay().Version > 1 {
+		renewAt := c.renewAt
+		wg.Go(func() { c.renew(ctx, renewAt) })
+	}
+	wg.Go(func() { c.writeRequests(ctx, s) })
+	wg.Go(func() {
+		select {
+		case <-answered: // a room takes nothing from who is not in it yet
+			c.write(ctx, s)
+		case <-ctx.Done():
+		}
+	})
+	if s.Relay().Version > 1 {
+		wg.Go(func() { c.keepCard(ctx) })
+		wg.Go(func() { c.keepAttached(ctx, s.Relay().Key) })
+	}
 	err := c.read(ctx, s)
 	cancel()
 	wg.Wait()
+	c.stand.sever()
 	return err
 }
 
@@ -40,21 +58,21 @@ func (c *Client) write(ctx context.Context, s *brep.Client) {
 			return
 		}
 		id := p.frame.ID
-		if legacy && (p.frame.Type == frame.TypeSealed || p.frame.Flags&frame.FlagEphemeral != 0) {
-			c.out.settle(id, 0, ErrLegacySession)
+		if legacy && (p.frame.Type >= frame.TypeRequest || p.frame.Flags&frame.FlagEphemeral != 0) {
+			c.out.fail(id, ErrLegacySession)
 			continue
 		}
-		if c.perMsg.Wait(ctx) != nil || c.perByte.WaitN(ctx, min(p.frame.Size(), c.cfg.ByteBurst)) != nil {
+		if c.pace(ctx, p.frame.Size()) != nil {
 			return
 		}
-		if p.isSettled() { // meanwhile
+		if !c.out.has(p) { // any more
 			continue
 		}
 		if s.Send(ctx, &p.frame) != nil {
 			return
 		}
 		if legacy {
-			c.out.settle(id, Written, nil)
+			c.out.receive(id, Written)
 		}
 	}
 }
@@ -75,11 +93,17 @@ func (c *Client) read(ctx context.Context, s *brep.Client) error {
 			c.receive(s, &f)
 		case f.Type == frame.TypeReceipt:
 			if r, err := frame.DecodeReceipt(f.Payload); err == nil {
-				c.settle(&r)
+				c.receipt(&r)
 			}
+		case f.Type == frame.TypeResponse:
+			c.answered(f.Payload)
+		case f.Type == frame.TypeMessage, f.Type == frame.TypeRoomMessage:
+			c.stand.deliver(&f)
 		case f.Type == frame.TypeError:
 			if e, err := frame.DecodeError(f.Flags, f.Payload); err == nil {
-				c.out.settle(e.ID, 0, &RefusedError{e.Code, e.Sentence})
+				refused := &RefusedError{e.Code, e.Sentence}
+				c.out.fail(e.ID, refused)
+				c.ask.refuse(e.ID, refused)
 			}
 		}
 	}
@@ -99,22 +123,17 @@ func (c *Client) awaitRoom(ctx context.Context) error {
 }
 
 // receive makes a letter of a frame, if it is a good one and no repeat. What does
-// not become one is acknowledged at once, or it would come again for ever.
+// not become one is acknowledged at once, or it would come again for ever, but not
+// with a signature, which says that it was read.
 func (c *Client) receive(s *brep.Client, f *frame.Brep) {
 	k, ok := keyOf(f)
-	if ok {
-		if repeat, ack := c.in.isRepeat(k, f, s); repeat {
-			c.count.repeats.Add(1)
-			if ack {
-				s.Ack(f)
-			}
-			return
-		}
+	if ok && c.isRepeat(s, f, k) {
+		return
 	}
 	l, err := c.open.open(f)
 	if err != nil {
 		c.drop(f.Sender, err)
-		s.Ack(f)
+		ackUnread(s, f)
 		return
 	}
 	extended := s.Relay().Version > 1
@@ -123,6 +142,14 @@ func (c *Client) receive(s *brep.Client, f *frame.Brep) {
 		kept: extended && f.ID != [16]byte{} && f.Flags&frame.FlagEphemeral == 0,
 	}
 	a.frame.Payload = nil
+	if isGroupKey(l) {
+		c.receiveGroupKey(a)
+		return
+	}
+	if isFile(l) {
+		c.receiveFile(a)
+		return
+	}
 	if !c.in.add(a, extended && !a.kept) {
 		c.drop(f.Sender, errNoRoom)
 		return
@@ -130,20 +157,88 @@ func (c *Client) receive(s *brep.Client, f *frame.Brep) {
 	c.count.letters.Add(1)
 }
 
+// isRepeat says whether a frame is for nothing, since its letter has come before, and
+// acknowledges it where that is due.
+func (c *Client) isRepeat(s *brep.Client, f *frame.Brep, k letterKey) bool {
+	r := c.in.repeats(k, f, s)
+	if r == isNew {
+		return false
+	}
+	c.count.repeats.Add(1)
+	switch r {
+	case isTaken:
+		s.Ack(f)
+	case isSpare:
+		ackUnread(s, f)
+	}
+	return true
+}
+
+// ackUnread acknowledges a frame and does not sign that it was read.
+func ackUnread(s *brep.Client, f *frame.Brep) {
+	unsigned := *f
+	unsigned.Flags &^= frame.FlagReceipt
+	s.Ack(&unsigned)
+}
+
+// receiveGroupKey takes a key of a group's. Repeats do no harm.
+func (c *Client) receiveGroupKey(a *arrival) {
+	if err := c.takeGroupKey(a.letter); err != nil {
+		c.drop(a.letter.From, err)
+		a.frame.Flags &^= frame.FlagReceipt
+	}
+	a.acknowledge()
+}
+
+// receiveFile takes what files are made of. It knows repeats by itself.
+func (c *Client) receiveFile(a *arrival) {
+	err := errUnkept
+	if a.kept {
+		err = c.files.take(a)
+	}
+	if err != nil {
+		c.drop(a.letter.From, err)
+	}
+	if err != nil && !errors.Is(err, errNoRoom) {
+		a.frame.Flags &^= frame.FlagReceipt
+		a.acknowledge()
+	}
+}
+
 func (c *Client) drop(from crypto.PublicKey, why error) {
 	c.count.dropped.Add(1)
 	c.cfg.Trace.Dropped(from, why)
 }
 
-// settle ends the message of a receipt. ReceiptAcknowledged is the relay's word
-// here, like the others: the recipient's signature is not looked at.
-func (c *Client) settle(r *frame.Receipt) {
+// receipt takes the relay's word, or that of the recipient if it has signed.
+func (c *Client) receipt(r *frame.Receipt) {
 	switch r.Status {
-	case frame.ReceiptHandedOver, frame.ReceiptAcknowledged:
-		c.out.settle(r.ID, Handed, nil)
+	case frame.ReceiptHandedOver:
+		c.out.receive(r.ID, Handed)
 	case frame.ReceiptStored:
-		c.out.settle(r.ID, Stored, nil)
+		c.out.receive(r.ID, Stored)
+	case frame.ReceiptAcknowledged:
+		c.acknowledged(r)
+	case frame.ReceiptExpired:
+		c.out.fail(r.ID, ErrUnread)
 	default:
-		c.out.settle(r.ID, 0, &RefusedError{r.Code, r.Reason})
+		c.out.fail(r.ID, &RefusedError{r.Code, r.Reason})
+	}
+}
+
+// acknowledged takes a receipt that the recipient has signed.
+func (c *Client) acknowledged(r *frame.Receipt) {
+	to, ok := c.out.recipient(r.ID)
+	switch {
+	case !ok:
+	case brep.VerifyAck(r, c.cfg.Identity.Public(), to) != nil:
+		if !c.forged { // once, or a relay could fill the log
+			c.forged = true
+			c.cfg.Logger.Warn("client: a receipt without the recipient's signature", "to", to)
+		}
+		c.cfg.Trace.BadReceipt(to, r.ID)
+		c.out.receive(r.ID, Handed) // or a recipient could hold up what goes to others
+	default:
+		c.out.receive(r.ID, Read)
 	}
 }
