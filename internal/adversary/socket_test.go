@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
@@ -141,6 +142,9 @@ func percentile(sorted []time.Duration, p int) time.Duration { return sorted[(le
 // run. Attackers and relay share the machine, so the bound is generous: it shows
 // that nobody waits for a deadline of somebody else's.
 func TestLatencyUnderAttack(t *testing.T) {
+	if race.Enabled {
+		t.Skip("it measures time")
+	}
 	needLoopback(t)
 	measure := time.Duration(size(700, 10_000)) * time.Millisecond
 	for name, attack := range map[string]func(s *site, ctx context.Context){

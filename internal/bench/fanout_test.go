@@ -31,7 +31,7 @@ func (party) Render(buf []byte, _ uint8, m *relay.Message) (transport.Kind, []by
 
 func (party) NewSession(p *relay.Port) (relay.Session, error) {
 	p.Ready()
-	return &partySession{port: p, msg: relay.Message{To: everybody}}, p.Join(everybody)
+	return &partySession{port: p, msg: relay.Message{To: everybody}}, p.Join(everybody, nil)
 }
 
 type partySession struct {
@@ -41,7 +41,7 @@ type partySession struct {
 
 func (s *partySession) Receive(_ context.Context, _ transport.Kind, msg []byte) error {
 	s.msg.Data = msg
-	_, err := s.port.Publish(&s.msg, false)
+	_, err := s.port.Publish(&s.msg, relay.PublishOptions{})
 	return err
 }
 
