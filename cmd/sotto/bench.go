@@ -112,7 +112,7 @@ func (b *bench) run(ctx context.Context) error {
 // somebody else: half of what it takes of one connection by default (spec
 // brep.md, "Frame"), so that those which the network has held up may come at once.
 func (b *bench) politeRate() float64 {
-	l := defaultLimits().brep
+	l := defaultLimits().dialects["brep"]
 	return min(l.MessageRate/2, l.ByteRate/2/float64(b.frameSize()))
 }
 
@@ -134,7 +134,7 @@ func (b *bench) startRelay(ctx context.Context) (*localRelay, error) {
 	}
 	ready := make(chan string, 1)
 	s := &service{
-		p: b.p, listen: []*endpoint{{scheme: "ws", host: "127.0.0.1:0"}}, limits: limits, log: log,
+		p: b.p, listen: []*endpoint{{scheme: "ws", host: "127.0.0.1:0", dialect: "brep"}}, limits: limits, log: log,
 		onReady: func(r *readiness) { ready <- r.Listeners[0].URL },
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,7 +144,7 @@ func (b *bench) startRelay(ctx context.Context) (*localRelay, error) {
 	case err := <-r.ended:
 		cancel()
 		if err == nil {
-			err = errors.New("interrupted")
+			err = errInterrupted
 		}
 		return nil, err
 	case url := <-ready:

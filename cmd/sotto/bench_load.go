@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -51,18 +50,15 @@ func (b *bench) measure(ctx context.Context, perSecond float64) error {
 	if err != nil {
 		return err
 	}
-	pairs := make([]*pair, 0, b.pairs)
-	defer func() {
+	pairs, err := b.connectAll(ctx, dial)
+	closeAll := func() {
 		for _, p := range pairs {
 			p.close()
 		}
-	}()
-	for range b.pairs {
-		p, err := b.connect(ctx, dial)
-		if err != nil {
-			return fmt.Errorf("pair %d of %d: %w", len(pairs)+1, b.pairs, err)
-		}
-		pairs = append(pairs, p)
+	}
+	defer closeAll()
+	if err != nil {
+		return err
 	}
 	sending, stop := context.WithTimeout(ctx, b.duration)
 	defer stop()
@@ -86,12 +82,10 @@ func (b *bench) measure(ctx context.Context, perSecond float64) error {
 	}()
 	b.watch(finished, begin, &n)
 	elapsed := time.Since(begin)
-	for _, p := range pairs {
-		p.close()
-	}
+	closeAll()
 	drainers.Wait()
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	var all histogram
 	for _, p := range pairs {
@@ -114,6 +108,21 @@ func (b *bench) result(elapsed time.Duration, perSecond float64, n *counts, all 
 		err = fmt.Errorf("%d messages did not arrive: see the relay's log and limits", lost)
 	}
 	return err
+}
+
+// connectAll returns what pairs it has made, also with an error.
+func (b *bench) connectAll(ctx context.Context, dial transport.Dialer) (pairs []*pair, err error) {
+	for range b.pairs {
+		p, err := b.connect(ctx, dial)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return pairs, errInterrupted
+		case err != nil:
+			return pairs, fmt.Errorf("pair %d of %d: %w", len(pairs)+1, b.pairs, err)
+		}
+		pairs = append(pairs, p)
+	}
+	return pairs, nil
 }
 
 func (b *bench) connect(ctx context.Context, dial transport.Dialer) (*pair, error) {

@@ -1,17 +1,18 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"math/rand/v2"
+	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sotto-relay/sotto/transport"
+	"github.com/sotto-relay/sotto/transport/ws"
 )
 
 func benchJSON(t *testing.T, args ...string) benchResult {
@@ -60,13 +61,23 @@ func TestBenchLoses(t *testing.T) {
 	assert.Regexp(t, `\d+ messages did not arrive`, got.errOut)
 }
 
+// TestBenchInterrupted interrupts it at some moment, and while it connects.
 func TestBenchInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
-	var errOut strings.Builder
-	code := run(ctx, []string{"sotto", "bench", "--local", "--duration", "1m"}, strings.NewReader(""), io.Discard, &errOut, environment{}.lookup)
-	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, errOut.String(), "interrupted")
+	some, connecting := make(chan struct{}), make(chan struct{}, 10)
+	time.AfterFunc(100*time.Millisecond, func() { close(some) })
+	silent := httptest.NewServer(ws.Handler(transport.HandlerFunc(func(c transport.Conn) {
+		connecting <- struct{}{}
+		_, _, _ = c.Read()
+	}), nil))
+	defer silent.Close()
+	for target, when := range map[string]chan struct{}{
+		"--local": some, "ws://" + silent.Listener.Addr().String(): connecting,
+	} {
+		r := start(t, "bench", "--duration", "1m", target)
+		<-when
+		assert.Equal(t, exitFailed, r.end(), target)
+		assert.Equal(t, "sotto: interrupted\n", r.errOut.String(), target)
+	}
 }
 
 // TestHistogram compares it with the sorted sample.

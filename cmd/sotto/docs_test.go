@@ -10,21 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocsNameFlags holds that the flags in guides and in what is deployed are
+// TestDocsNameFlags holds that the flags in all pages and in what is deployed are
 // those of the program.
 func TestDocsNameFlags(t *testing.T) {
 	known := map[string]bool{
-		"--help": true,
+		"--help": true, "--version": true,
 		// of Docker, and of COPY in its file
 		"--stop-timeout": true, "--from": true, "--chown": true,
+		// of the client in Python
+		"--address": true, "--to": true, "--text": true, "--wait": true,
 	}
 	for _, cmd := range (&program{}).command().Commands {
-		for _, f := range cmd.Flags {
-			known["--"+f.Names()[0]] = true
+		for _, c := range append(cmd.Commands, cmd) {
+			for _, f := range c.Flags {
+				known["--"+f.Names()[0]] = true
+			}
 		}
 	}
 	var files []string
-	for _, pattern := range []string{"docs/operating.md", "docs/limits.md", "deploy/*"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*"} {
 		found, err := filepath.Glob(filepath.Join("../..", pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)

@@ -18,7 +18,7 @@ func (p *program) doctorCommand() *cli.Command {
 		ArgsUsage: "URL",
 		Description: "Checks step by step whether clients can use a relay, with two identities made for\n" +
 			"the purpose, and says what to do where something is wrong: each line is ok, warn or\n" +
-			"FAIL. It changes nothing; a key that is new here is not remembered.",
+			"FAIL. It leaves nothing behind; a key that is new here is not remembered.",
 		Flags: []cli.Flag{
 			p.relayKeyFlag(),
 			p.caFlag(),
@@ -61,16 +61,13 @@ func (p *program) parseDoctor(cmd *cli.Command) (*examination, error) {
 		return nil, err
 	}
 	e := &examination{
-		remote: r, p: p, known: cmd.String("known-relays"),
-		timeout: cmd.Duration("timeout"), json: cmd.Bool("json"),
+		remote: r, p: p, known: cmd.String("known-relays"), json: cmd.Bool("json"),
 	}
 	if e.relayKey, err = parseRelayKey(cmd); err != nil {
 		return nil, err
 	}
-	if e.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %v leaves no time", e.timeout)
-	}
-	return e, nil
+	e.timeout, err = timeout(cmd)
+	return e, err
 }
 
 // A finding is the result of a check.
@@ -129,6 +126,10 @@ func (e *examination) checks() []check {
 		{name: "key", run: (*examination).checkKey},
 		{name: "live", run: (*examination).checkLive},
 		{name: "inbox", run: (*examination).checkInbox},
+		{name: "request", run: (*examination).checkRequest},
+		{name: "ack", run: (*examination).checkAck},
+		{name: "card", run: (*examination).checkCard},
+		{name: "topic", run: (*examination).checkTopic},
 		{name: "close", run: (*examination).checkClose},
 	}
 }
@@ -148,7 +149,7 @@ func (e *examination) run(ctx context.Context) error {
 		status, text, advice := c.run(e, bound)
 		cancel()
 		if ctx.Err() != nil {
-			return errors.New("interrupted")
+			return errInterrupted
 		}
 		e.report(finding{c.name, status, text, advice})
 		if status == statusFail && c.stop {

@@ -181,6 +181,9 @@ func (e *examination) checkReady(ctx context.Context) (status, text, advice stri
 	answer := strings.TrimSpace(string(body))
 	switch resp.StatusCode {
 	case http.StatusOK:
+		if strings.Contains(answer, "full") {
+			return statusWarn, "the relay says " + answer, "nobody can be written to who is not connected: make room on the relay's disk"
+		}
 		return statusOK, "the relay says " + answer, ""
 	case http.StatusServiceUnavailable:
 		return statusFail, "the relay says " + answer, "wait for it to come back; if it is overloaded, see its metrics"

@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/relay"
+	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/ws"
@@ -43,10 +45,10 @@ func TestDoctor(t *testing.T) {
 	cert := newCert(t, t.TempDir(), "relay", 365*24*time.Hour)
 	r := serve(t, "--listen", "wss://127.0.0.1:0"+cert.params(), "--listen", "tcp://127.0.0.1:0", "--listen", "tls://localhost:0"+cert.params())
 	for i, want := range []string{
-		"name connect tls clock ready login key live inbox close",
-		"name connect tls expiry clock ready login key live inbox close",
-		"name connect tls login key live inbox close",
-		"name connect tls expiry login key live inbox close",
+		"name connect tls clock ready login key live inbox request ack card topic close",
+		"name connect tls expiry clock ready login key live inbox request ack card topic close",
+		"name connect tls login key live inbox request ack card topic close",
+		"name connect tls expiry login key live inbox request ack card topic close",
 	} {
 		url := r.ready.Listeners[i].URL
 		args := []string{"--relay-key", r.key, url}
@@ -168,4 +170,23 @@ func TestDoctorAndOthers(t *testing.T) {
 	assert.Equal(t, statusFail, found["clock"].Status)
 	assert.Equal(t, statusFail, found["live"].Status, "%+v", found)
 	assert.Contains(t, found["live"].Text, "refused")
+	assert.Equal(t, statusFail, found["ack"].Status, "%+v", found)
+	assert.Equal(t, statusOK, found["topic"].Status, "%+v", found)
+
+	_, found = examine(&relay.Server{Policy: relay.Policy{Publish: func(context.Context, relay.SendInfo) error {
+		return &relay.Refusal{Code: relay.CodeDenied}
+	}}})
+	assert.Equal(t, statusFail, found["topic"].Status, "%+v", found)
+	assert.Contains(t, found["topic"].Text, "denied")
+	assert.Equal(t, statusOK, found["ack"].Status, "without an inbox too: %+v", found)
+	assert.Equal(t, statusOK, found["card"].Status)
+	assert.Contains(t, found["request"].Text, "requests are answered in")
+}
+
+// TestDoctorAndOldRelays holds that what a relay does not know is no failure.
+func TestDoctorAndOldRelays(t *testing.T) {
+	status, text, advice := unanswered("keep a card", "it is worse", &client.RefusedError{Code: frame.CodeUnknownVerb})
+	assert.Equal(t, statusWarn, status)
+	assert.Equal(t, "it does not know how to keep a card", text)
+	assert.Contains(t, advice, "without that it is worse")
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/sotto-relay/sotto/inbox/disk"
 	"github.com/sotto-relay/sotto/relay"
 )
 
@@ -13,6 +14,7 @@ import (
 type health struct {
 	draining atomic.Bool
 	load     func() relay.Tier
+	store    *disk.DB // nil: in memory
 }
 
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -25,6 +27,10 @@ func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusServiceUnavailable, "draining")
 	case h.load() == relay.Overloaded:
 		answer(w, http.StatusServiceUnavailable, "overloaded")
+	case h.store != nil && h.store.Err() != nil:
+		answer(w, http.StatusServiceUnavailable, "the store has failed")
+	case h.store != nil && h.store.Full(): // which holds up nobody who is connected
+		answer(w, http.StatusOK, "ready, but the store is full")
 	default:
 		answer(w, http.StatusOK, "ready")
 	}

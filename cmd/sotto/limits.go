@@ -12,129 +12,99 @@ import (
 
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/relay"
-	"github.com/sotto-relay/sotto/relay/dialect/brep"
+	"github.com/sotto-relay/sotto/relay/dialect/blind"
+	"github.com/sotto-relay/sotto/relay/dialect/jsonmsg"
+	"github.com/sotto-relay/sotto/transport/udp"
 )
 
 // limits are what --limit and --limits set, by name. Zero means the default.
 type limits struct {
-	relay       relay.Limits
-	brep        relay.DialectLimits
-	brepPayload int // instead of brep.MessageBytes, which counts the header too
+	relay    relay.Limits
+	dialects map[string]*relay.DialectLimits
+	datagram udp.Options
+	json     jsonmsg.Dialect // but for what the limits of the relay say
+	blind    blind.Dialect   // likewise
+
+	// Instead of MessageBytes, which count the frame's header and the channel too.
+	brepPayload, blindFrame int
 }
 
-// A limit has a name of the specs; at returns a pointer to its value.
-type limit struct {
-	name, meaning string
-	at            func(*limits) any
-}
-
-var limitTable = [...]limit{
-	{"brep-payload-bytes", "payload of one frame", func(l *limits) any { return &l.brepPayload }},
-	{"brep-rate", "messages a second and connection", func(l *limits) any { return &l.brep.MessageRate }},
-	{"brep-burst", "messages at once, beyond the rate", func(l *limits) any { return &l.brep.MessageBurst }},
-	{"brep-byte-rate", "bytes a second and connection", func(l *limits) any { return &l.brep.ByteRate }},
-	{"brep-byte-burst", "bytes at once, beyond the rate", func(l *limits) any { return &l.brep.ByteBurst }},
-	{"brep-connections", "connections of one source at a time", func(l *limits) any { return &l.brep.SourceConnections }},
-	{"brep-connect-rate", "new connections a second, shared between sources", func(l *limits) any { return &l.brep.ConnectRate }},
-	{"brep-inbox-messages", "messages kept for one recipient", func(l *limits) any { return &l.brep.InboxMessages }},
-	{"brep-inbox-bytes", "bytes kept for one recipient", func(l *limits) any { return &l.brep.InboxBytes }},
-	{"brep-inbox-per-sender", "messages kept from one sender to one recipient", func(l *limits) any { return &l.brep.InboxPerSender }},
-	{"brep-inbox-ttl", "how long a message is kept", func(l *limits) any { return &l.brep.InboxTTL }},
-	{"brep-inbox-drop-oldest", "at a full inbox drop the oldest, instead of refusing the new one", func(l *limits) any { return &l.brep.DropOldest }},
-	{"brep-unready-bytes", "one message before the login", func(l *limits) any { return &l.brep.UnreadyBytes }},
-	{"handshake-timeout", "from the start of a connection to the login", func(l *limits) any { return &l.brep.ReadyTimeout }},
-	{"unready-connections", "connections that have not logged in, at a time", func(l *limits) any { return &l.relay.Unready }},
-	{"takeover-burst", "sessions that may replace one another at an address in a row", func(l *limits) any { return &l.relay.TakeoverBurst }},
-	{"takeover-interval", "between those that do after that", func(l *limits) any { return &l.relay.TakeoverInterval }},
-	{"write-timeout", "how long a write may make no progress before the connection is cut", func(l *limits) any { return &l.relay.WriteTimeout }},
-	{"outbox-messages", "messages that wait in memory for one connection, before they go to the inbox", func(l *limits) any { return &l.relay.OutboxMessages }},
-	{"outbox-bytes", "bytes of them", func(l *limits) any { return &l.relay.OutboxBytes }},
-	{"window-messages", "messages that a session may have been handed and not acknowledged, where its client does", func(l *limits) any { return &l.relay.WindowMessages }},
-	{"window-bytes", "bytes of them", func(l *limits) any { return &l.relay.WindowBytes }},
-	{"control-bytes", "replies that wait for one connection, before it is cut", func(l *limits) any { return &l.relay.ControlBytes }},
-	{"flush-bytes", "how much of a backlog is in memory at a time", func(l *limits) any { return &l.relay.FlushBytes }},
-	{"groups", "groups that one connection may join", func(l *limits) any { return &l.relay.Groups }},
-	{"purge-interval", "between purges of what has expired", func(l *limits) any { return &l.relay.PurgeInterval }},
-	{"hook-timeout", "how long a policy may think", func(l *limits) any { return &l.relay.HookTimeout }},
-}
-
-// defaultLimits are those of package relay (see its Limits and DialectLimits) and
-// of the dialect.
-func defaultLimits() *limits {
-	l := &limits{
-		relay: relay.Limits{
-			WriteTimeout:     30 * time.Second,
-			OutboxMessages:   1024,
-			OutboxBytes:      1 << 20,
-			WindowMessages:   256,
-			WindowBytes:      8 << 20,
-			ControlBytes:     64 << 10,
-			FlushBytes:       256 << 10,
-			Groups:           4096,
-			PurgeInterval:    time.Minute,
-			HookTimeout:      5 * time.Second,
-			TakeoverBurst:    10,
-			TakeoverInterval: 2 * time.Second,
-			Unready:          10_000,
-		},
-		brep: brep.Dialect{}.Limits(),
+func newLimits() *limits {
+	l := &limits{dialects: make(map[string]*relay.DialectLimits)}
+	for _, d := range dialects {
+		l.dialects[d.Name()] = new(relay.DialectLimits)
 	}
-	l.brep.SourceConnections, l.brep.ConnectRate = 1000, 500
-	l.brepPayload = l.brep.MessageBytes - frame.BrepHeaderSize
 	return l
 }
 
+// defaultLimits are those of package relay and of the dialects.
+func defaultLimits() *limits {
+	l := &limits{relay: relay.Limits{}.WithDefaults(), dialects: make(map[string]*relay.DialectLimits)}
+	for _, d := range dialects {
+		of := l.relay.ForDialect(d)
+		l.dialects[d.Name()] = &of
+	}
+	l.brepPayload = l.dialects["brep"].MessageBytes - frame.BrepHeaderSize
+	l.blindFrame = l.dialects["blind"].MessageBytes - blindChannel
+	l.datagram = udp.Options{SourceRate: 50, PaceRate: 50, IdleTimeout: 5 * time.Minute}
+	l.json = jsonmsg.Dialect{NameBytes: frame.MaxName, DatagramBytes: 16 << 10, Aliases: 1_000_000, AliasesPerSource: 1_000, AliasTTL: 90 * 24 * time.Hour}
+	l.blind = blind.Dialect{KeyBytes: blind.DefaultKeyBytes, Grace: blind.DefaultGrace}
+	return l
+}
+
+// blindChannel is what stands before a frame of blind, in bytes.
+const blindChannel = 1
+
 // parseLimits reads the values of --limits and --limit.
-func parseLimits(all string, settings []string) (relay.Limits, error) {
-	var l limits
+func parseLimits(all string, settings []string) (*limits, error) {
+	l := newLimits()
 	switch all {
 	case "on":
 	case "off":
+		const none = 1_000_000 // to package udp
 		l.relay = relay.MaxLimits()
+		l.datagram = udp.Options{SourceRate: none, PaceRate: none}
 	default:
-		return relay.Limits{}, fmt.Errorf("--limits is on or off, not %q", all)
+		return nil, fmt.Errorf("--limits is on or off, not %q", all)
 	}
 	for _, s := range settings {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return relay.Limits{}, fmt.Errorf("--limit wants NAME=VALUE, not %q", s)
+			return nil, fmt.Errorf("--limit wants NAME=VALUE, not %q", s)
 		}
 		if err := l.set(name, value); err != nil {
-			return relay.Limits{}, err
+			return nil, err
 		}
 	}
 	if l.brepPayload > 0 {
-		l.brep.MessageBytes = frame.BrepHeaderSize + l.brepPayload
+		l.dialects["brep"].MessageBytes = frame.BrepHeaderSize + l.brepPayload
 	}
-	if err := l.check(); err != nil {
-		return relay.Limits{}, err
+	if l.blindFrame > 0 {
+		l.dialects["blind"].MessageBytes = l.blindFrame + blindChannel
 	}
-	l.relay.Dialects = map[string]relay.DialectLimits{brep.Dialect{}.Name(): l.brep}
-	return l.relay, nil
+	l.datagram.MaxDatagram = l.json.DatagramBytes
+	l.relay.Dialects = make(map[string]relay.DialectLimits)
+	for name, of := range l.dialects {
+		l.relay.Dialects[name] = *of
+	}
+	return l, checkBursts(l.relay)
 }
 
-// check refuses a burst that the largest message would never pass.
-func (l *limits) check() error {
-	if l.relay.Unmetered && l.brep.ByteRate == 0 {
-		return nil
-	}
-	base := brep.Dialect{}.Limits()
-	size, burst := base.MessageBytes, base.ByteBurst
-	if l.brep.MessageBytes > 0 {
-		size = l.brep.MessageBytes
-	}
-	if l.brep.ByteBurst > 0 {
-		burst = l.brep.ByteBurst
-	}
-	if size > burst {
-		return fmt.Errorf("--limit brep-byte-burst is %d, and has to be %d at least, or a frame with brep-payload-bytes never passes", burst, size)
+// checkBursts refuses a burst that the largest message would never pass.
+func checkBursts(l relay.Limits) error {
+	l = l.WithDefaults()
+	for _, d := range dialects {
+		if of := l.ForDialect(d); of.ByteRate > 0 && of.MessageBytes > of.ByteBurst {
+			return fmt.Errorf("--limit %s-byte-burst is %d, and has to be %d at least, or the largest message never passes", d.Name(), of.ByteBurst, of.MessageBytes)
+		}
 	}
 	return nil
 }
 
 func (l *limits) set(name, value string) error {
-	names := make([]string, 0, len(limitTable))
-	for _, t := range limitTable {
+	table := limitTable()
+	names := make([]string, 0, len(table))
+	for _, t := range table {
 		if t.name != name {
 			names = append(names, t.name)
 			continue
@@ -184,7 +154,7 @@ func helpLimits(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tDEFAULT\tMEANING")
 	defaults := defaultLimits()
-	for _, l := range limitTable {
+	for _, l := range limitTable() {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", l.name, l.value(defaults), l.meaning)
 	}
 	return t.Flush()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +23,13 @@ import (
 	"github.com/sotto-relay/sotto/transport"
 )
 
-// TestEveryLimitHasAName sets all and looks for a field that is still zero.
+// TestEveryLimitHasAName sets all and looks for a field that is still zero. What
+// a dialect does not use needs no name.
 func TestEveryLimitHasAName(t *testing.T) {
-	var l limits
-	for _, entry := range limitTable {
+	l := newLimits()
+	for _, entry := range limitTable() {
 		value := "40"
-		switch entry.at(&l).(type) {
+		switch entry.at(l).(type) {
 		case *time.Duration:
 			value = "40s"
 		case *bool:
@@ -35,43 +37,40 @@ func TestEveryLimitHasAName(t *testing.T) {
 		}
 		require.NoError(t, l.set(entry.name, value), entry.name)
 	}
-	for _, set := range []any{l.relay, l.brep} {
-		v := reflect.ValueOf(set)
+	unnamed := func(of any, but ...string) {
+		v := reflect.ValueOf(of)
 		for i := range v.NumField() {
-			switch name := v.Type().Field(i).Name; name {
-			case "Unmetered", "Dialects", "MessageBytes": // --limits, and by way of limits
-			default:
-				assert.False(t, v.Field(i).IsZero(), "%T.%s has no name", set, name)
-			}
+			name := v.Type().Field(i).Name
+			assert.Equal(t, slices.Contains(but, name), v.Field(i).IsZero(), "%T.%s", of, name)
 		}
 	}
-	d := reflect.ValueOf(*defaultLimits())
-	for _, field := range []string{"relay", "brep"} {
-		v := d.FieldByName(field)
-		for i := range v.NumField() {
-			switch name := v.Type().Field(i).Name; name {
-			case "Unmetered", "Dialects", "DropOldest":
-			default:
-				assert.False(t, v.Field(i).IsZero(), "%s.%s has no default", field, name)
-			}
-		}
-	}
+	unnamed(l.relay, "Unmetered", "Dialects")
+	unnamed(*l.dialects["brep"], "MessageBytes", "Aliases", "TopicBytes", "TopicLevels", "SenderTotal", "OutboxMessages", "OutboxBytes")
+	unnamed(*l.dialects["json"], "UnreadyBytes", "Aliases", "SenderTotal", "OutboxMessages", "OutboxBytes", "ControlBytes")
+	unnamed(*l.dialects["blind"], "MessageBytes", "UnreadyBytes", "ReadyTimeout", "GroupMembers", "Subscriptions", "Matches", "TopicBytes", "TopicLevels",
+		"InboxMessages", "InboxBytes", "InboxPerSender", "SenderTotal", "InboxTTL", "DropOldest", "ControlBytes")
 }
 
 func TestParseLimits(t *testing.T) {
 	l, err := parseLimits("on", []string{"brep-payload-bytes=1000", "brep-inbox-ttl=1h", "write-timeout=2s", "brep-byte-burst=1120", "brep-rate=0.5"})
 	require.NoError(t, err)
-	assert.Equal(t, relay.Limits{
-		WriteTimeout: 2 * time.Second,
-		Dialects: map[string]relay.DialectLimits{"brep": {
-			MessageBytes: 1120, InboxTTL: time.Hour, ByteBurst: 1120, MessageRate: 0.5,
-		}},
-	}, l)
+	assert.Equal(t, relay.DialectLimits{
+		MessageBytes: 1120, InboxTTL: time.Hour, ByteBurst: 1120, MessageRate: 0.5,
+	}, l.relay.Dialects["brep"])
+	l.relay.Dialects = nil
+	assert.Equal(t, relay.Limits{WriteTimeout: 2 * time.Second}, l.relay)
+
+	l, err = parseLimits("on", []string{"blind-frame-bytes=1000", "json-datagram-bytes=500"})
+	require.NoError(t, err)
+	assert.Equal(t, 1001, l.relay.Dialects["blind"].MessageBytes)
+	assert.Equal(t, 500, l.datagram.MaxDatagram)
+	assert.Equal(t, 500, l.json.DatagramBytes)
 
 	l, err = parseLimits("off", []string{"brep-rate=7"})
 	require.NoError(t, err)
-	assert.True(t, l.Unmetered)
-	assert.Equal(t, relay.DialectLimits{MessageRate: 7}, l.Dialects["brep"])
+	assert.True(t, l.relay.Unmetered)
+	assert.Equal(t, 1_000_000, l.datagram.SourceRate)
+	assert.Equal(t, relay.DialectLimits{MessageRate: 7}, l.relay.Dialects["brep"])
 
 	_, err = parseLimits("off", []string{"brep-payload-bytes=100000000"})
 	require.NoError(t, err, "no rate, no burst")
@@ -84,7 +83,7 @@ func TestOutboxLimits(t *testing.T) {
 		require.NoError(t, err)
 		identity, err := crypto.GenerateIdentity()
 		require.NoError(t, err)
-		srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: l, Logger: slog.New(slog.DiscardHandler)}
+		srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: l.relay, Logger: slog.New(slog.DiscardHandler)}
 		dial := func(context.Context) (transport.Conn, error) { return srv.Dial(brep.Dialect{Identity: identity}), nil }
 		ids := make([]*crypto.Identity, 2)
 		for i := range ids {
@@ -136,7 +135,7 @@ func TestLimitsPage(t *testing.T) {
 	}
 	var want [][3]string
 	defaults := defaultLimits()
-	for _, l := range limitTable {
+	for _, l := range limitTable() {
 		want = append(want, [3]string{l.name, l.value(defaults), l.meaning})
 	}
 	assert.Equal(t, want, shown)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,17 +12,20 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sotto-relay/sotto/transport/certs"
 	"github.com/sotto-relay/sotto/transport/proxyproto"
+	"github.com/sotto-relay/sotto/transport/udp"
 )
 
 // An endpoint is a value of --listen.
 type endpoint struct {
 	scheme, host string   // host has a port
+	dialect      string   // of a stream; of a web server: at its root
 	page         string   // a file, or empty
 	cert, key    string   // likewise
 	acme         []string // domains
@@ -45,8 +50,21 @@ func parameters(scheme string) []string {
 		return []string{"dialect"}
 	case "tls":
 		return []string{"dialect", "cert", "key", "acme", "cache"}
+	case "udp":
+		return []string{}
 	}
 	return nil
+}
+
+// spoken are the dialects that a scheme can speak, the default first.
+func spoken(scheme string) []string {
+	switch scheme {
+	case "ws", "wss":
+		return []string{"brep", "json", "blind"}
+	case "tcp", "tls":
+		return []string{"brep", "json"}
+	}
+	return []string{"json"}
 }
 
 // parseListen reads a value of --listen.
@@ -57,8 +75,6 @@ func parseListen(raw string) (*endpoint, error) {
 	}
 	known := parameters(u.Scheme)
 	switch {
-	case u.Scheme == "udp":
-		return nil, fmt.Errorf("--listen %s: this version listens on ws://, wss://, tcp:// and tls:// only", u.Redacted())
 	case known == nil:
 		return nil, fmt.Errorf("--listen %q is no URL such as %s", u.Redacted(), defaultRelay)
 	case u.Port() == "" || u.User != nil || u.Fragment != "" || u.Path != "" && u.Path != "/":
@@ -74,19 +90,22 @@ func parseListen(raw string) (*endpoint, error) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		values := query[name]
 		switch {
+		case len(known) == 0:
+			return nil, fmt.Errorf("--listen %s: %s:// takes nothing after a ?", u, u.Scheme)
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("--listen %s: %s:// takes no ?%s=; the nearest is ?%s=", u, u.Scheme, name, nearest(name, known))
 		case slices.Contains(values, ""):
 			return nil, fmt.Errorf("--listen %s: ?%s= has no value", u, name)
 		case len(values) > 1 && name != "acme":
 			return nil, fmt.Errorf("--listen %s: ?%s= is there more than once", u, name)
-		case (name == "root" || name == "dialect") && values[0] != "brep":
-			return nil, fmt.Errorf("--listen %s: this version speaks brep only, not %q", u, values[0])
+		case (name == "root" || name == "dialect") && !slices.Contains(spoken(u.Scheme), values[0]):
+			return nil, fmt.Errorf("--listen %s: %s:// speaks %s, not %q", u, u.Scheme, strings.Join(spoken(u.Scheme), ", "), values[0])
 		}
 	}
 	e := &endpoint{
 		scheme: u.Scheme, host: u.Host, page: query.Get("page"),
-		cert: query.Get("cert"), key: query.Get("key"), acme: query["acme"], cache: query.Get("cache"),
+		dialect: cmp.Or(query.Get("root"), query.Get("dialect"), spoken(u.Scheme)[0]),
+		cert:    query.Get("cert"), key: query.Get("key"), acme: query["acme"], cache: query.Get("cache"),
 	}
 	if err := e.checkTLS(); err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", u, err)
@@ -133,7 +152,8 @@ func parseProxy(raw string) (netip.Prefix, error) {
 
 // A listener is an endpoint that is open.
 type listener struct {
-	net.Listener // has read PROXY headers
+	net.Listener                  // has read PROXY headers; nil: there are sockets
+	sockets      []net.PacketConn // of UDP, that share a port
 	*endpoint
 	tls    *tls.Config    // nil: none
 	page   *page          // nil: none
@@ -159,10 +179,37 @@ func closeAll(listeners []*listener) {
 	}
 }
 
+// Close closes what the listener has open.
+func (l *listener) Close() error {
+	if l.Listener != nil {
+		return l.Listener.Close()
+	}
+	for _, s := range l.sockets {
+		_ = s.Close()
+	}
+	return nil
+}
+
+// Addr returns what the listener is bound to.
+func (l *listener) Addr() net.Addr {
+	if l.Listener != nil {
+		return l.Listener.Addr()
+	}
+	return l.sockets[0].LocalAddr()
+}
+
 func (s *service) openOne(e *endpoint) (*listener, error) {
 	l := &listener{endpoint: e}
 	if err := l.load(s); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", e, err)
+	}
+	if e.scheme == "udp" {
+		sockets, err := udp.Listen(context.Background(), e.host, runtime.GOMAXPROCS(0))
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen on %s: %w; choose another --listen, or end what is there", e, err)
+		}
+		l.sockets = sockets
+		return l, nil
 	}
 	nl, err := net.Listen("tcp", e.host)
 	if err != nil {

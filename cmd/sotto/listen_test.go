@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,14 +26,17 @@ import (
 
 func TestParseListen(t *testing.T) {
 	for raw, want := range map[string]endpoint{
-		"ws://127.0.0.1:0":                           {scheme: "ws", host: "127.0.0.1:0"},
-		"ws://:80/?root=brep&page=a%2Cb.html":        {scheme: "ws", host: ":80", page: "a,b.html"},
-		"wss://[::1]:443?cert=a&key=b":               {scheme: "wss", host: "[::1]:443", cert: "a", key: "b"},
-		"wss://:443?acme=a.b&acme=c.d&cache=e":       {scheme: "wss", host: ":443", acme: []string{"a.b", "c.d"}, cache: "e"},
-		"tcp://localhost:1?dialect=brep":             {scheme: "tcp", host: "localhost:1"},
-		"tls://localhost:1?cert=a&key=b":             {scheme: "tls", host: "localhost:1", cert: "a", key: "b"},
-		"tls://localhost:1?acme=a.b&dialect=brep":    {scheme: "tls", host: "localhost:1", acme: []string{"a.b"}},
-		"WSS://localhost:1?page=p&key=../k&cert=%3F": {scheme: "wss", host: "localhost:1", page: "p", cert: "?", key: "../k"},
+		"ws://127.0.0.1:0":                           {scheme: "ws", host: "127.0.0.1:0", dialect: "brep"},
+		"ws://:80/?root=brep&page=a%2Cb.html":        {scheme: "ws", host: ":80", dialect: "brep", page: "a,b.html"},
+		"wss://[::1]:443?cert=a&key=b":               {scheme: "wss", host: "[::1]:443", dialect: "brep", cert: "a", key: "b"},
+		"wss://:443?acme=a.b&acme=c.d&cache=e":       {scheme: "wss", host: ":443", dialect: "brep", acme: []string{"a.b", "c.d"}, cache: "e"},
+		"tcp://localhost:1?dialect=brep":             {scheme: "tcp", host: "localhost:1", dialect: "brep"},
+		"tls://localhost:1?cert=a&key=b":             {scheme: "tls", host: "localhost:1", dialect: "brep", cert: "a", key: "b"},
+		"tcp://localhost:1?dialect=json":             {scheme: "tcp", host: "localhost:1", dialect: "json"},
+		"ws://localhost:1?root=blind":                {scheme: "ws", host: "localhost:1", dialect: "blind"},
+		"udp://:9":                                   {scheme: "udp", host: ":9", dialect: "json"},
+		"tls://localhost:1?acme=a.b&dialect=brep":    {scheme: "tls", host: "localhost:1", dialect: "brep", acme: []string{"a.b"}},
+		"WSS://localhost:1?page=p&key=../k&cert=%3F": {scheme: "wss", host: "localhost:1", dialect: "brep", page: "p", cert: "?", key: "../k"},
 	} {
 		e, err := parseListen(raw)
 		require.NoError(t, err, raw)
@@ -88,8 +92,8 @@ func TestMedia(t *testing.T) {
 // brep.md, "Errors seen by a peer").
 func TestStreamsArePinged(t *testing.T) {
 	s := &service{v2: true, sealedOnly: true}
-	assert.Equal(t, brep.Dialect{RequireV2: true, SealedOnly: true, PingInterval: 30 * time.Second}, s.streamDialect(nil))
-	assert.Zero(t, s.dialect(nil).PingInterval, "a WebSocket has pings of its own")
+	assert.Equal(t, 30*time.Second, s.streamBrep(nil).PingInterval)
+	assert.Zero(t, s.brep(nil).PingInterval, "a WebSocket has pings of its own")
 }
 
 // A crowd connects from addresses that proxies name.
@@ -293,4 +297,37 @@ func TestACME(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(r.errOut.String(), "the authority asks at port 443"))
 	_, err := tls.Dial("tcp", strings.TrimPrefix(r.url, "tls://"), &tls.Config{InsecureSkipVerify: true, ServerName: "other.example"})
 	assert.Error(t, err, "a name that is not ours is not asked for")
+}
+
+// A failingListener accepts nothing, for these reasons, and then is closed.
+type failingListener struct {
+	net.Listener
+	errs []error
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return nil, net.ErrClosed
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// TestAcceptFails holds that an operator hears of a web listener that has no files
+// left, and nothing of one that is closed.
+func TestAcceptFails(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer inner.Close()
+	var errOut strings.Builder
+	log, err := newLogger(&errOut, "warn", "text")
+	require.NoError(t, err)
+	full := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	l := &listener{Listener: &failingListener{inner, []error{full, full}}, endpoint: &endpoint{scheme: "ws"}}
+	web := new(webServer)
+	web.listen(t.Context(), log)
+	assert.ErrorIs(t, web.Serve(l.overTLS(log)), net.ErrClosed)
+	assert.Equal(t, 2, strings.Count(errOut.String(), "too many open files"), errOut.String())
+	assert.Equal(t, 2, strings.Count(errOut.String(), "\n"), errOut.String())
 }

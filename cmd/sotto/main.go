@@ -2,9 +2,14 @@
 // and a client of one.
 //
 //	sotto serve              relays on ws://127.0.0.1:8080, from memory
+//	sotto inbox VERB DIR     looks after the store of a relay that is stopped
 //	sotto id                 shows your address, which it makes first if need be
 //	sotto send TO [FILE…]    sends text (-m, or standard input) or files
 //	sotto recv               shows what has come
+//	sotto pub TOPIC [TEXT]   publishes text to a topic
+//	sotto sub FILTER…        shows what is published
+//	sotto chat ROOM          talks in a room
+//	sotto mesh VERB          asks a relay about other relays
 //	sotto doctor URL         checks a relay from outside
 //	sotto bench URL          measures a relay, or one of its own with --local
 //
@@ -27,6 +32,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
@@ -57,8 +63,9 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            func(string) (string, bool)
-	terminal       bool     // stderr is one
-	settings       settings // of serve
+	terminal       bool        // stderr is one
+	bar            atomic.Bool // there is a progress bar on it
+	settings       settings    // of serve
 }
 
 // run runs the command that args, with the program's name first, stand for, and
@@ -88,24 +95,42 @@ func (p *program) command() *cli.Command {
 	root := &cli.Command{
 		Name:            "sotto",
 		Usage:           "a blind relay for end-to-end encrypted messages, and its client",
+		Version:         version(),
 		Writer:          p.stdout,
 		ErrWriter:       p.stderr,
 		HideHelpCommand: true,
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {}, // run decides
 		OnUsageError:    usage,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			const commands = "the commands are serve, id, send, recv, doctor and bench; see sotto --help"
+			const commands = "the commands are serve, inbox, id, send, recv, pub, sub, chat, mesh, doctor and bench; see sotto --help"
 			if name := cmd.Args().First(); name != "" {
 				return fmt.Errorf("there is no command %q: %s", name, commands)
 			}
 			return errors.New("a command is missing: " + commands)
 		},
-		Commands: []*cli.Command{p.serveCommand(), p.idCommand(), p.sendCommand(), p.recvCommand(), p.doctorCommand(), p.benchCommand()},
+		Commands: []*cli.Command{
+			p.serveCommand(), p.inboxCommand(), p.idCommand(),
+			p.sendCommand(), p.recvCommand(), p.pubCommand(), p.subCommand(), p.chatCommand(),
+			p.meshCommand(), p.doctorCommand(), p.benchCommand(),
+		},
 	}
 	for _, cmd := range root.Commands {
-		cmd.OnUsageError = usage
+		for _, c := range append([]*cli.Command{cmd}, cmd.Commands...) {
+			c.OnUsageError = usage
+			c.CommandNotFound = helpAnyway
+		}
 	}
 	return root
+}
+
+// helpAnyway shows the help of a command that --help was given to behind an
+// argument, which the library takes for the name of a command then.
+func helpAnyway(_ context.Context, cmd *cli.Command, _ string) {
+	if len(cmd.Commands) > 0 {
+		_ = cli.ShowSubcommandHelp(cmd)
+		return
+	}
+	cli.HelpPrinter(cmd.Root().Writer, cli.CommandHelpTemplate, cmd)
 }
 
 func usage(_ context.Context, cmd *cli.Command, err error, _ bool) error {
@@ -119,6 +144,8 @@ func (e *runError) Error() string { return e.err.Error() }
 
 func (e *runError) Unwrap() error { return e.err }
 
+var errInterrupted = errors.New("interrupted")
+
 // failed makes a runError of err, unless that is nil.
 func failed(err error) error {
 	if err == nil {
@@ -130,6 +157,7 @@ func failed(err error) error {
 // complain writes a line for the user to standard error. What it says may come
 // from afar.
 func (p *program) complain(format string, args ...any) {
+	p.clear()
 	fmt.Fprintf(p.stderr, "sotto: %s\n", printable(fmt.Sprintf(format, args...)))
 }
 

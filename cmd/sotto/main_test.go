@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,7 @@ const beProgram = "TEST_AS_PROGRAM"
 
 // How long to wait for what other goroutines do, and how often to look.
 const (
-	wait = 10 * time.Second
+	wait = time.Minute
 	tick = 5 * time.Millisecond
 )
 
@@ -94,11 +95,16 @@ func start(t *testing.T, args ...string) *running { return startIn(t, nil, args.
 
 func startIn(t *testing.T, env environment, args ...string) *running {
 	t.Helper()
+	return startWith(t, strings.NewReader(""), env, args...)
+}
+
+func startWith(t *testing.T, stdin io.Reader, env environment, args ...string) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, cancel: cancel, done: make(chan int, 1)}
 	r.out.w, r.errOut.w = &r.out.buf, &r.errOut.buf
 	go func() {
-		r.done <- run(ctx, append([]string{"sotto"}, args...), strings.NewReader(""), &r.out, &r.errOut, env.lookup)
+		r.done <- run(ctx, append([]string{"sotto"}, args...), stdin, &r.out, &r.errOut, env.lookup)
 	}()
 	t.Cleanup(func() { r.end() })
 	return r
@@ -153,6 +159,11 @@ func TestWrongUsage(t *testing.T) {
 	_, to := person(t)
 	x25519, err := crypto.GenerateX25519()
 	require.NoError(t, err)
+	file, _ := person(t)
+	other, err := crypto.LoadIdentity(file)
+	require.NoError(t, err)
+	key := other.Public()
+	pairing := crypto.Pairing{Key: key, Host: "relay.example", Path: "/brep", TLS: true, Relay: key}
 	for _, c := range []struct{ args, want string }{
 		{"", "a command is missing"},
 		{"srve", `no command "srve"`},
@@ -165,7 +176,11 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --listen http://127.0.0.1:8080", "no URL such as ws://"},
 		{"serve --listen :8080", "no URL such as ws://"},
 		{"serve --listen ws://127.0.0.1:0%zz", "no URL such as ws://"},
-		{"serve --listen udp://127.0.0.1:0", "this version listens on"},
+		{"serve --listen udp://127.0.0.1:0?dialect=json", "takes nothing after a [?]"},
+		{"serve --quarantine", "give --data a directory"},
+		{"serve --contacts-strict", "give --contacts a file, or open"},
+		{"serve --json-in-use never", "--json-in-use is reject or share or takeover, not"},
+		{"serve --blind-rotate never", "--blind-rotate is open or subscriber, not"},
 		{"serve --listen wss://127.0.0.1:0", "TLS needs [?]cert=FILE&key=FILE, or [?]acme=DOMAIN"},
 		{"serve --listen tls://127.0.0.1:0?dialect=brep", "TLS needs"},
 		{"serve --listen wss://127.0.0.1:0?cert=c", "needs both"},
@@ -180,7 +195,7 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --listen wss://127.0.0.1:0?acme=localhost", "is no domain"},
 		{"serve --listen wss://127.0.0.1:0?cert=%zz", "not NAME=VALUE"},
 		{"serve --listen ws://127.0.0.1:0?cert=c", "ws:// takes no [?]cert="},
-		{"serve --listen tcp://127.0.0.1:0?dialect=json", `brep only, not "json"`},
+		{"serve --listen tcp://127.0.0.1:0?dialect=blind", `tcp:// speaks brep, json, not "blind"`},
 		{"serve --listen tcp://127.0.0.1:0?root=brep", "tcp:// takes no [?]root="},
 		{"serve --listen tcp://127.0.0.1:0?dialect=brep&dialect=brep", "more than once"},
 		{"serve --listen tcp://127.0.0.1", "tcp://HOST:PORT"},
@@ -199,7 +214,7 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --listen ws://127.0.0.1", "ws://HOST:PORT"},
 		{"serve --listen ws://u:secret@127.0.0.1:0", "ws://HOST:PORT"},
 		{"serve --listen ws://127.0.0.1:0/brep", "ws://HOST:PORT"},
-		{"serve --listen ws://127.0.0.1:0?root=json", `brep only, not "json"`},
+		{"serve --listen ws://127.0.0.1:0?root=mailbox", `ws:// speaks brep, json, blind, not "mailbox"`},
 		{"serve --listen ws://127.0.0.1:0?pge=x", `no [?]pge=; the nearest is [?]page=`},
 		{"serve --limit brep-rat=1", "nearest is brep-rate"},
 		{"serve --limit handshake-time=1s", "nearest is handshake-timeout"},
@@ -221,6 +236,9 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --log-level loud", "debug, info, warn or error"},
 		{"serve --log-format xml", "text or json"},
 		{"id extra", "takes no argument"},
+		{"id --pairing", "--pairing wants --relay"},
+		{"id --pairing --relay tcp://h:1", "no room for tcp://"},
+		{"id --pairing --relay ws://h --timeout 0s", "leaves no time"},
 		{"send", "TO is missing"},
 		{"send ab", "64 hexadecimal digits"},
 		{"send " + to[:63], "64 hexadecimal digits"},
@@ -235,6 +253,13 @@ func TestWrongUsage(t *testing.T) {
 		{"send --relay ws://u:secret@h " + to, "no URL of a relay"},
 		{"send --relay-key ab " + to, "--relay-key"},
 		{"send --timeout 0s " + to, "leaves no time"},
+		{"send --until soon " + to, `handed, stored or read, not "soon"`},
+		{"send --until queued " + to, "handed, stored or read"},
+		{"send sotto://" + to, "no pairing string .* in quotes"},
+		{"send --relay ws://h " + pairing.String(), "is at the relay wss://relay.example/brep, and --relay is another"},
+		{"send --relay ws://u:secret@h " + pairing.String(), "--relay is another"},
+		{"send --ca x " + strings.Replace(pairing.String(), "tls=1", "tls=0", 1), "--ca is for wss:// and tls://, and the relay has neither"},
+		{"send --relay-key " + to + " " + pairing.String(), "its relay has the key " + key.String() + ", and --relay-key is another"},
 		{"send --relay tcp://h " + to, "tcp://HOST:PORT"},
 		{"send --relay tcp://h:1/x " + to, "tcp://HOST:PORT"},
 		{"send --relay tcp://h:1?cert=x " + to, "tcp://HOST:PORT"},
@@ -257,7 +282,27 @@ func TestWrongUsage(t *testing.T) {
 		{"bench --count -1 --local", "less than nothing"},
 		{"bench --relay-key ab ws://h", "--relay-key"},
 		{"recv extra", "takes no argument"},
+		{"pub", "TOPIC is missing"},
+		{"pub a/+", "a topic is UTF-8 without"},
+		{"pub a\xff", "a topic is UTF-8 without"},
+		{"pub a two words", "put it in quotes"},
+		{"pub -m x a y", "-m and TEXT exclude each other"},
+		{"pub --clear-retained a x", "takes no text"},
+		{"pub --clear-retained -m x a", "takes no text"},
+		{"pub --timeout 0s a x", "leaves no time"},
+		{"chat", "wants one argument"},
+		{"chat a b", "wants one argument"},
+		{"chat --key a --new-key b c", "exclude each other"},
+		{"chat a\x1b", "no name of a room"},
+		{"sub", "FILTER is missing"},
+		{"sub a b/#/c", `"b/#/c" is none`},
+		{"sub a+", `"a[+]" is none`},
+		{"sub --count -1 a", "less than nothing"},
+		{"mesh peers --timeout 0s", "leaves no time"},
+		{"mesh find --timeout -1s " + to, "leaves no time"},
 		{"recv --idle 0s", "above 0"},
+		{"recv --max-file much", `--max-file: "much" is no size such as 500K, 20M or 1G`},
+		{"recv --max-dir -1", `--max-dir: "-1" is no size`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := sotto(t, strings.Fields(c.args)...)
@@ -287,9 +332,21 @@ func TestEnvironment(t *testing.T) {
 	assert.Contains(t, r.errOut, "SOTTO_DRAIN")
 }
 
+// TestHelp holds that every command has help, of lines that fit a terminal.
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"--help", "serve --help", "id --help", "send --help", "recv --help", "doctor --help", "bench --help", "serve --help-limits"} {
-		r := sotto(t, strings.Fields(args)...)
+	commands := [][]string{{"--help"}, {"serve", "--help-limits"}}
+	for _, cmd := range (&program{}).command().Commands {
+		commands = append(commands, []string{cmd.Name, "--help"})
+		for _, verb := range cmd.Commands {
+			commands = append(commands, []string{cmd.Name, verb.Name, "--help"})
+		}
+		for line := range strings.Lines(cmd.Description) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 92, line)
+		}
+	}
+	commands = append(commands, []string{"--version"})
+	for _, args := range commands {
+		r := sotto(t, args...)
 		assert.Zero(t, r.code, args)
 		assert.NotEmpty(t, r.out, args)
 		assert.Empty(t, r.errOut, args)

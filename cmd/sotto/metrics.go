@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sotto-relay/sotto/inbox/disk"
+	"github.com/sotto-relay/sotto/mesh"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/metrics"
 )
@@ -50,11 +52,17 @@ func (s *service) openMetrics() (net.Listener, error) {
 }
 
 // newMetricsServer returns the server of the operator's listener. Unlike those of
-// the relay it answers until the end of a drain.
-func newMetricsServer(srv *relay.Server, h *health, log *slog.Logger) *http.Server {
+// the relay it answers until the end of a drain. m may be nil.
+func newMetricsServer(srv *relay.Server, m *mesh.Mesh, h *health, log *slog.Logger) *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(srv), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if h.store != nil {
+		registry.MustRegister(storeMetrics(h.store)...)
+	}
+	if m != nil {
+		registry.MustRegister(meshMetrics(m)...)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", h.healthz)
@@ -72,6 +80,26 @@ func newMetricsServer(srv *relay.Server, h *health, log *slog.Logger) *http.Serv
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// storeMetrics are those of the store, which the relay does not know as such.
+func storeMetrics(db *disk.DB) []prometheus.Collector {
+	gauge := func(name, help string, is func() bool) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if is() {
+				return 1
+			}
+			return 0
+		})
+	}
+	return []prometheus.Collector{
+		gauge("sotto_store_full", "1 while the store has no room for new messages.", db.Full),
+		gauge("sotto_store_failed", "1 once the store has failed: the relay has to be restarted when the disk is well.",
+			func() bool { return db.Err() != nil }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "sotto_store_damaged_total",
+			Help: "How many times something in the store was found damaged, and left out."},
+			func() float64 { return float64(db.Damaged()) }),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
+	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
 )
@@ -21,6 +22,7 @@ type patient struct {
 	client *brep.Client
 	frames chan frame.Brep // with payloads of their own; closed at the end, after err is set
 	err    error
+	asked  int64 // requests
 }
 
 func login(ctx context.Context, dial transport.Dialer, id *crypto.Identity, expect *crypto.PublicKey) (*patient, error) {
@@ -32,12 +34,13 @@ func login(ctx context.Context, dial transport.Dialer, id *crypto.Identity, expe
 	if err != nil {
 		return nil, err
 	}
-	p := &patient{id: id, client: c, frames: make(chan frame.Brep, 16)}
+	p := &patient{id: id, client: c, frames: make(chan frame.Brep, 64)}
 	go p.read()
 	return p, nil
 }
 
-// read keeps the latest frames: what nobody waits for is dropped.
+// read keeps the latest frames: what nobody waits for makes room, such as receipts
+// of messages that were stored after all.
 func (p *patient) read() {
 	defer close(p.frames)
 	for {
@@ -50,9 +53,16 @@ func (p *patient) read() {
 			return
 		}
 		f.Payload = append([]byte(nil), f.Payload...)
-		select {
-		case p.frames <- f:
-		default:
+		for kept := false; !kept; {
+			select {
+			case p.frames <- f:
+				kept = true
+			default:
+				select {
+				case <-p.frames:
+				default:
+				}
+			}
 		}
 	}
 }
@@ -82,7 +92,8 @@ func (p *patient) send(ctx context.Context, to crypto.PublicKey, text string) ([
 	})
 }
 
-// next waits for a frame of the type under that id, or the relay's refusal.
+// next waits for a frame of the type under that id, or any if it is one that has
+// its id inside, or the relay's refusal.
 func (p *patient) next(ctx context.Context, t frame.Type, id [16]byte) (frame.Brep, error) {
 	for {
 		select {
@@ -92,7 +103,7 @@ func (p *patient) next(ctx context.Context, t frame.Type, id [16]byte) (frame.Br
 			if !ok {
 				return frame.Brep{}, p.err
 			}
-			if f.Type == t && (f.ID == id || t == frame.TypeReceipt) {
+			if f.Type == t && (f.ID == id || t == frame.TypeReceipt || t == frame.TypeResponse) {
 				return f, nil
 			}
 			if err := refusal(&f, id); err != nil {
@@ -130,6 +141,55 @@ func (p *patient) receipt(ctx context.Context, id [16]byte) (frame.Receipt, erro
 		}
 		if r, err := frame.DecodeReceipt(f.Payload); err != nil || r.ID == id {
 			return r, err
+		}
+	}
+}
+
+// request asks the relay for something, in JSON.
+func (p *patient) request(ctx context.Context, body string) (*frame.Response, error) {
+	p.asked++
+	f := frame.Brep{Type: frame.TypeRequest, Payload: frame.AppendRequest(nil, p.asked, []byte(body))}
+	_, _ = rand.Read(f.ID[:]) // never fails
+	if err := p.client.Send(ctx, &f); err != nil {
+		return nil, err
+	}
+	for {
+		f, err := p.next(ctx, frame.TypeResponse, f.ID)
+		if err != nil {
+			return nil, err
+		}
+		switch r, err := frame.DecodeResponse(f.Payload); {
+		case err != nil:
+			return nil, err
+		case r.Req == p.asked && r.Refused:
+			return nil, &client.RefusedError{Code: r.Code, Reason: r.Reason}
+		case r.Req == p.asked:
+			return r, nil
+		}
+	}
+}
+
+// nodeInfo asks the relay about itself and others, and waits for the answer: that
+// about the client that was asked for, if there is one in it.
+func (p *patient) nodeInfo(ctx context.Context, question frame.NodeInfo, want frame.NodeInfoSubtype) (frame.NodeInfo, error) {
+	payload, err := question.Append(nil)
+	if err != nil {
+		return frame.NodeInfo{}, err
+	}
+	if err := p.client.Send(ctx, &frame.Brep{Type: frame.TypeNodeInfo, Payload: payload}); err != nil {
+		return frame.NodeInfo{}, err
+	}
+	for {
+		f, err := p.next(ctx, frame.TypeNodeInfo, [16]byte{})
+		if err != nil {
+			return frame.NodeInfo{}, err
+		}
+		switch n, err := frame.DecodeNodeInfo(f.Payload); {
+		case errors.Is(err, frame.ErrUnknownSubtype):
+		case err != nil:
+			return n, err
+		case n.Subtype == want && n.Client == question.Client:
+			return n, nil
 		}
 	}
 }

@@ -137,6 +137,47 @@ func TestSignals(t *testing.T) {
 	assert.NotContains(t, log, "cannot tell")
 }
 
+// TestHangupAtStart has a SIGHUP come while the relay opens its files: it reloads
+// when it is ready.
+func TestHangupAtStart(t *testing.T) {
+	dir := t.TempDir()
+	contacts, ready := filepath.Join(dir, "contacts"), filepath.Join(dir, "ready")
+	if err := exec.CommandContext(t.Context(), "mkfifo", contacts).Run(); err != nil {
+		t.Skip("no named pipes here: ", err)
+	}
+	relay := process(t, dir, nil, "serve", "--listen", "ws://127.0.0.1:0", "--contacts", contacts, "--ready", ready)
+	require.NoError(t, relay.Start())
+	pipe, err := os.OpenFile(contacts, os.O_WRONLY, 0) // waits until the relay opens it
+	require.NoError(t, err)
+	require.NoError(t, relay.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, os.Remove(contacts))
+	require.NoError(t, os.WriteFile(contacts, nil, 0o600)) // for the reload
+	require.NoError(t, pipe.Close())
+	awaitReady(t, ready)
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait(), "%s", relay.Stderr)
+}
+
+// TestLogIsGone takes the reader of the log away, as when tee is killed: the relay
+// goes on, and drains when it is told to.
+func TestLogIsGone(t *testing.T) {
+	dir := t.TempDir()
+	ready := filepath.Join(dir, "ready")
+	reader, log, err := os.Pipe()
+	require.NoError(t, err)
+	relay := process(t, dir, nil, "serve", "--listen", "ws://127.0.0.1:0", "--ready", ready)
+	relay.Stderr = log
+	require.NoError(t, relay.Start())
+	require.NoError(t, log.Close())
+	url := awaitReady(t, ready).Listeners[0].URL
+	require.NoError(t, reader.Close())
+	require.NoError(t, relay.Process.Signal(syscall.SIGHUP)) // which is logged
+	status, _ := request(t, "GET", "http"+strings.TrimPrefix(url, "ws")+"/healthz")
+	assert.Equal(t, 200, status)
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait())
+}
+
 // TestNotify tries the sockets that a service manager may name.
 func TestNotify(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "socket")

@@ -25,12 +25,16 @@ func (p *program) recvCommand() *cli.Command {
 			"as shown, whether or not the program at its other end has read it.\n" +
 			"Each begins with the sender's first digits and fingerprint, and how it was protected\n" +
 			"unless it was sealed. Control characters are escaped, and lines after the first\n" +
-			"indented. Files are saved in --dir under names that are not taken.",
+			"indented. Files are saved in --dir under names that are not taken; of those that are\n" +
+			"too large for a message nothing is written before --max-file has been asked, and what\n" +
+			"is not whole when recv ends goes on with the next one.",
 		Flags: append(p.clientFlags(),
 			p.boolFlag("follow", "go on until interrupted or another login with this identity, and connect again when the relay is lost"),
 			p.stringFlag("dir", "", "`DIR` for files, made when the first comes (default sotto/files where configuration is kept)"),
+			p.stringFlag("max-file", "1G", "the largest file to save, in bytes or with K, M or G behind it, as `SIZE`; 0 for none"),
+			p.stringFlag("max-dir", "8G", "how large --dir may become by such files, as `SIZE`"),
 			p.durationFlag("idle", 2*time.Second, "`TIME` without a message after which it ends, unless with --follow"),
-			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for the login, unless with --follow"),
+			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for the login, unless with --follow, or for more of a file"),
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			r, err := p.parseRecv(cmd)
@@ -47,9 +51,12 @@ type collection struct {
 	*account
 	follow        bool
 	dir           string // or empty
+	maxFile       int64
+	maxDir        int64
 	idle, timeout time.Duration
 	json          bool
 
+	large   arrivals
 	unsaved int // files that could not be saved
 }
 
@@ -57,7 +64,7 @@ func (p *program) parseRecv(cmd *cli.Command) (*collection, error) {
 	if cmd.Args().Present() {
 		return nil, fmt.Errorf("recv takes no argument, such as %q", cmd.Args().First())
 	}
-	a, err := p.parseAccount(cmd)
+	a, err := p.parseAccount(cmd, "--relay", cmd.String("relay"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +75,12 @@ func (p *program) parseRecv(cmd *cli.Command) (*collection, error) {
 		idle:    cmd.Duration("idle"),
 		timeout: cmd.Duration("timeout"),
 		json:    cmd.Bool("json"),
+	}
+	if r.maxFile, err = parseSize(cmd.String("max-file")); err != nil {
+		return nil, fmt.Errorf("--max-file: %w", err)
+	}
+	if r.maxDir, err = parseSize(cmd.String("max-dir")); err != nil {
+		return nil, fmt.Errorf("--max-dir: %w", err)
 	}
 	if r.idle <= 0 || r.timeout <= 0 {
 		return nil, errors.New("--idle and --timeout have to be above 0")
@@ -84,20 +97,26 @@ func (r *collection) run(interrupt context.Context) error {
 		login, stop = context.WithTimeout(ctx, r.timeout)
 		defer stop()
 	}
-	c, err := r.connect(login, cancel, func(bool) bool { return r.follow })
+	if err := r.findDir(); err != nil {
+		return err
+	}
+	r.large.shown = progress{p: r.p, json: r.json}
+	r.files = r.filePolicy()
+	c, hangUp, err := r.connect(login, cancel, func(bool) bool { return r.follow }, false)
 	switch {
 	case err != nil && r.follow && interrupt.Err() != nil:
 		return nil // as it ends
 	case err != nil:
 		return err
 	}
-	defer c.Close()
-	if err := r.read(ctx, c); err != nil {
-		return err
-	}
+	err = r.read(ctx, c)
 	ended := c.Err()
 	if ended == nil && interrupt.Err() == nil {
 		ended = ctx.Err() // because the relay was lost
+	}
+	hangUp()
+	if err = errors.Join(err, r.end()); err != nil {
+		return err
 	}
 	var relayErr *brep.RelayError
 	switch {
@@ -107,6 +126,8 @@ func (r *collection) run(interrupt context.Context) error {
 		return r.explain(ctx, ended)
 	case r.unsaved > 0:
 		return fmt.Errorf("%d of the files could not be saved; the relay keeps them for the next sotto recv", r.unsaved)
+	case r.large.failed > 0:
+		return fmt.Errorf("%d of the files have failed, and have to be sent again", r.large.failed)
 	}
 	return nil
 }
@@ -120,7 +141,9 @@ func (r *collection) read(ctx context.Context, c *client.Client) error {
 	defer stop()
 	quiet := time.AfterFunc(r.idle, stop)
 	defer quiet.Stop()
-	return r.each(ctx, c, func() { quiet.Reset(r.idle) })
+	shown := func() { quiet.Reset(r.patienceNow()) }
+	r.large.onStep(shown)
+	return r.each(ctx, c, shown)
 }
 
 // each shows letters until the client or ctx ends. The error is one of showing.
@@ -141,12 +164,18 @@ func (r *collection) show(l *client.Letter) error {
 	path := ""
 	if l.Type == crypto.File {
 		var err error
-		if path, err = r.save(l); err != nil {
+		if int64(len(l.Data)) > r.maxFile {
+			err = errors.New("it is larger than --max-file")
+		} else {
+			path, err = r.save(l)
+		}
+		if err != nil {
 			r.unsaved++
 			r.p.complain("a file from %v, %q, cannot be saved, and stays at the relay: %v", l.From, l.Name, err)
 			return client.ErrLater
 		}
 	}
+	r.p.clear()
 	if r.json {
 		return writeJSON(r.p.stdout, newRecord(l, path))
 	}

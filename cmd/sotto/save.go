@@ -6,21 +6,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"unicode/utf8"
 
+	"github.com/sotto-relay/sotto/internal/filename"
 	"github.com/sotto-relay/sotto/relay/client"
 )
 
+// findDir finds the default directory for files.
+func (r *collection) findDir() error {
+	if r.dir != "" {
+		return nil
+	}
+	dir, err := configFile("files")
+	if err != nil {
+		return fmt.Errorf("%w; give --dir a directory", err)
+	}
+	r.dir = dir
+	return nil
+}
+
 // save writes a file that came in, and returns where.
 func (r *collection) save(l *client.Letter) (string, error) {
-	if r.dir == "" {
-		dir, err := configFile("files")
-		if err != nil {
-			return "", fmt.Errorf("%w; give --dir a directory", err)
-		}
-		r.dir = dir
-	}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return "", err
 	}
@@ -38,7 +43,7 @@ func saveNew(dir, name string, data []byte) (string, error) {
 	defer root.Close()
 	const tries = 10_000
 	for n := range tries {
-		unused := fileName(name, n+1)
+		unused := filename.Numbered(name, n+1)
 		f, err := root.OpenFile(unused, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -53,27 +58,4 @@ func saveNew(dir, name string, data []byte) (string, error) {
 		return unused, nil
 	}
 	return "", fmt.Errorf("there are %d files of that name: tidy up %s", tries, dir)
-}
-
-const maxName = 255 // bytes that file systems take
-
-// fileName returns name as the n-th of its kind, from 1: "a (2).txt". It is not
-// hidden, and no command takes it for a flag.
-func fileName(name string, n int) string {
-	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "-") {
-		name = "_" + name
-	}
-	ext := filepath.Ext(name)
-	if len(ext) > maxName/2 {
-		ext = ""
-	}
-	stem, number := strings.TrimSuffix(name, ext), ""
-	if n > 1 {
-		number = fmt.Sprintf(" (%d)", n)
-	}
-	for len(stem)+len(number)+len(ext) > maxName {
-		_, size := utf8.DecodeLastRuneInString(stem)
-		stem = stem[:len(stem)-size]
-	}
-	return stem + number + ext
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,27 +17,28 @@ import (
 	"github.com/sotto-relay/sotto/relay/client"
 )
 
-// maxContent is a little more than what fits in a frame: what is longer is not
-// read.
-const maxContent = 4 << 20
-
 func (p *program) sendCommand() *cli.Command {
-	message := p.stringFlag("message", "", "`TEXT` to send")
-	message.Aliases = []string{"m"}
 	return &cli.Command{
 		Name:      "send",
 		Usage:     "send text or files",
 		ArgsUsage: "TO [FILE…]",
-		Description: "Sends text, from -m or else from standard input, or files to the address TO, sealed\n" +
-			"so that only its holder can read them, and prints the relay's receipt: handed to the\n" +
-			"recipient's connection, or stored for the recipient. Messages have up to 4 MiB.\n" +
+		Description: "Sends text, from -m or else from standard input, or files to TO, an address or a\n" +
+			"pairing string (sotto id --pairing), sealed so that only its holder can read them, and\n" +
+			"prints the receipt: handed to the recipient's connection or stored for the recipient,\n" +
+			"which is the relay's word, or read, which the recipient has signed.\n" +
+			"A file that is too large for a message (4 MiB) is sent in parts, while the recipient\n" +
+			"is there to accept it; interrupted, the same command goes on where it was. With a\n" +
+			"state (--state) what has no receipt in time is kept, and sent by the next command\n" +
+			"with this identity and relay.\n" +
 			"What waits for you is left to recv. But an identity is logged in once at a relay:\n" +
 			"to send with one ends a recv --follow with the same.",
 		Flags: append(p.clientFlags(),
-			message,
+			p.messageFlag(),
+			p.stringFlag("until", "", "wait for this `RECEIPT`: handed, stored or read (default the first)"),
+			p.boolFlag("forget-card", "forget which card TO had, as if it were somebody new"),
 			p.boolFlag("signed", "sign only: relays can read it"),
 			p.boolFlag("clear", "neither seal nor sign; not for files"),
-			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for a connection and the receipts"),
+			p.durationFlag("timeout", 30*time.Second, "`TIME` to wait for a connection and the receipts, or for a part to be taken"),
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			s, err := p.parseSend(cmd)
@@ -54,31 +54,36 @@ func (p *program) sendCommand() *cli.Command {
 type shipment struct {
 	*account
 	to      crypto.PublicKey
-	text    *string // nil: none; see stdin
-	stdin   bool    // text comes from there
+	pairing *crypto.Pairing // nil: TO was an address
+	forget  bool
+	until   client.Status // 0: the first receipt
+	text    *string       // nil: none; see stdin
+	stdin   bool          // text comes from there
 	files   []string
 	options []client.SendOption
+	signed  bool
 	json    bool
 	timeout time.Duration
 }
 
 func (p *program) parseSend(cmd *cli.Command) (*shipment, error) {
-	a, err := p.parseAccount(cmd)
-	if err != nil {
-		return nil, err
-	}
-	s := &shipment{account: a, json: cmd.Bool("json"), timeout: cmd.Duration("timeout")}
+	s := &shipment{forget: cmd.Bool("forget-card"), json: cmd.Bool("json")}
 	if !cmd.Args().Present() {
 		return nil, errors.New("TO is missing: the address to send to")
 	}
-	if s.to, err = parseKey(cmd.Args().First()); err != nil {
-		return nil, fmt.Errorf("TO: %w", err)
+	if err := s.parseTo(p, cmd, cmd.Args().First()); err != nil {
+		return nil, err
+	}
+	if until := cmd.String("until"); until != "" {
+		for s.until = client.Handed; s.until.String() != until; s.until++ {
+			if s.until == client.Read {
+				return nil, fmt.Errorf("--until is handed, stored or read, not %q", until)
+			}
+		}
+		s.options = append(s.options, client.Until(s.until))
 	}
 	s.files = cmd.Args().Tail()
-	if cmd.IsSet("message") {
-		text := cmd.String("message")
-		s.text = &text
-	}
+	s.text = message(cmd)
 	s.stdin = s.text == nil && len(s.files) == 0
 	switch isClear, isSigned := cmd.Bool("clear"), cmd.Bool("signed"); {
 	case isClear && isSigned:
@@ -88,18 +93,52 @@ func (p *program) parseSend(cmd *cli.Command) (*shipment, error) {
 	case isClear:
 		s.options = append(s.options, client.Clear())
 	case isSigned:
+		s.signed = true
 		s.options = append(s.options, client.Signed())
 	}
-	if s.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %v leaves no time", s.timeout)
+	var err error
+	s.timeout, err = timeout(cmd)
+	return s, err
+}
+
+// parseTo reads an address, which is at --relay, or a pairing string.
+func (s *shipment) parseTo(p *program, cmd *cli.Command, to string) (err error) {
+	relay := cmd.String("relay")
+	if !strings.HasPrefix(to, "sotto:") {
+		if s.account, err = p.parseAccount(cmd, "--relay", relay); err != nil {
+			return err
+		}
+		if s.to, err = parseKey(to); err != nil {
+			return fmt.Errorf("TO: %w", err)
+		}
+		return nil
 	}
-	return s, nil
+	pairing, err := crypto.ParsePairing(to)
+	if err != nil {
+		return fmt.Errorf("TO: %q is no pairing string as sotto id --pairing shows it: is it whole, and in quotes?", to)
+	}
+	s.to, s.pairing = pairing.Key, &pairing
+	if s.account, err = p.parseAccount(cmd, "the relay", pairing.URL()); err != nil {
+		return err
+	}
+	switch {
+	case cmd.IsSet("relay") && strings.TrimSuffix(relay, "/") != strings.TrimSuffix(s.address, "/"):
+		return fmt.Errorf("%v is at the relay %s, and --relay is another: leave that out, or give the address alone", s.to, s.address)
+	case pairing.Relay == (crypto.PublicKey{}):
+	case s.relayKey != nil && *s.relayKey != pairing.Relay:
+		return fmt.Errorf("its relay has the key %v, and --relay-key is another", pairing.Relay)
+	default:
+		s.relayKey = &pairing.Relay
+	}
+	return nil
 }
 
 // An item is one message to send.
 type item struct {
 	kind, name string // kind is text or file
 	content    client.Content
+	path       string // of a file
+	large      bool   // it is not in content, and is sent in parts
 }
 
 func (s *shipment) run(ctx context.Context) error {
@@ -107,35 +146,66 @@ func (s *shipment) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(ctx, s.timeout)
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	c, err := s.connect(ctx, cancel, func(loggedIn bool) bool { return loggedIn })
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	for _, it := range items {
-		receipt, err := c.Send(ctx, s.to, it.content, s.options...)
-		if errors.Is(err, client.ErrTooLarge) {
-			return tooLarge(it.name)
-		}
-		if err != nil {
+	return s.briefly(ctx, s.timeout, true, func(ctx context.Context, c *client.Client) error {
+		if err := s.prepare(ctx, c); err != nil {
 			return s.explain(ctx, err)
 		}
-		if err := s.print(it, receipt); err != nil {
+		for i, it := range items {
+			if err := s.send(ctx, c, it); err != nil {
+				return fmt.Errorf("%w%s", err, rest(items[i+1:]))
+			}
+		}
+		return nil
+	})
+}
+
+// rest says what was not sent, if anything.
+func rest(items []item) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; from %s on nothing was sent", items[0].name)
+}
+
+// prepare tells the client what is known of the recipient.
+func (s *shipment) prepare(ctx context.Context, c *client.Client) error {
+	if s.forget {
+		if err := c.Forget(ctx, s.to); err != nil {
 			return err
 		}
 	}
-	return nil
+	if s.pairing == nil {
+		return nil
+	}
+	return c.Pair(ctx, *s.pairing)
+}
+
+// send sends an item, and prints its receipt.
+func (s *shipment) send(ctx context.Context, c *client.Client, it item) error {
+	if it.large {
+		return s.sendParts(ctx, c, it)
+	}
+	receipt, err := s.keepOr(ctx, c, func(ctx context.Context) (client.Receipt, error) {
+		return c.Send(ctx, s.to, it.content, s.options...)
+	})
+	switch {
+	case errors.Is(err, client.ErrTooLarge) && it.path != "" && !s.signed:
+		return s.sendParts(ctx, c, it)
+	case errors.Is(err, client.ErrTooLarge):
+		return tooLarge(it.name)
+	case s.until > client.Handed && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return fmt.Errorf("%s was not %v within --timeout; it may have arrived or not", it.name, s.until)
+	case err != nil:
+		return s.explain(ctx, err)
+	}
+	return s.print(it, receipt)
 }
 
 // load reads everything that is to be sent.
 func (s *shipment) load(ctx context.Context) ([]item, error) {
 	var items []item
 	if s.stdin {
-		text, err := s.readStdin(ctx)
+		text, err := s.p.readStdin(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -148,66 +218,43 @@ func (s *shipment) load(ctx context.Context) ([]item, error) {
 		case !utf8.ValidString(*s.text):
 			return nil, errors.New("the text is not UTF-8: send it as a file")
 		}
-		items = append(items, item{"text", "the text", client.Text(*s.text)})
+		items = append(items, item{kind: "text", name: "the text", content: client.Text(*s.text)})
 	}
 	for _, file := range s.files {
-		data, err := readFile(file)
+		it, err := s.loadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		name := filepath.Base(file)
-		if !crypto.SafeFileName(name) {
-			return nil, fmt.Errorf("%s has a name that recipients refuse: rename it", file)
-		}
-		items = append(items, item{"file", name, client.File(name, data)})
+		items = append(items, it)
 	}
 	return items, nil
 }
 
-// readStdin reads the text. A read cannot be interrupted: if ctx ends first, it
-// goes on until the program has ended.
-func (s *shipment) readStdin(ctx context.Context) (string, error) {
-	type result struct {
-		text []byte
-		err  error
-	}
-	read := make(chan result, 1)
-	go func() {
-		text, err := io.ReadAll(io.LimitReader(s.p.stdin, maxContent+1))
-		read <- result{text, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", errors.New("interrupted, and nothing was sent")
-	case r := <-read:
-		if len(r.text) > maxContent {
-			return "", tooLarge("standard input")
-		}
-		return strings.TrimSuffix(string(r.text), "\n"), r.err
-	}
-}
-
-func readFile(path string) ([]byte, error) {
+// loadFile reads a file, unless it is large.
+func (s *shipment) loadFile(path string) (item, error) {
+	it := item{kind: "file", name: filepath.Base(path), path: path}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot send: %w", err)
+		return it, fmt.Errorf("cannot send: %w", err)
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory: pack it into a file", path)
+		return it, fmt.Errorf("%s is a directory: pack it into a file", path)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", path)
+		return it, fmt.Errorf("%s is no regular file", path)
+	case !crypto.SafeFileName(it.name):
+		return it, fmt.Errorf("%s has a name that recipients refuse: rename it", path)
+	case info.Size() > maxContent && s.signed:
+		return it, tooLarge(path)
 	case info.Size() > maxContent:
-		return nil, tooLarge(path)
+		it.large = true
+		return it, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot send: %w", err)
+		return it, fmt.Errorf("cannot send: %w", err)
 	}
-	return data, nil
-}
-
-func tooLarge(what string) error {
-	return fmt.Errorf("%s is too large: a message has 4 MiB at most, sealed and padded, and this version sends none in parts", what)
+	it.content = client.File(it.name, data)
+	return it, nil
 }
 
 func (s *shipment) print(it item, r client.Receipt) error {
@@ -227,9 +274,13 @@ func (s *shipment) print(it item, r client.Receipt) error {
 	what := map[client.Status]string{
 		client.Handed: "handed to a connection of",
 		client.Stored: "stored for",
+		client.Read:   "read by",
 	}[r.Status]
-	if what == "" {
+	switch {
+	case what == "":
 		what = r.Status.String() + " for"
+	case it.kind == "file" && r.Status == client.Read:
+		what = "received by"
 	}
 	_, err := fmt.Fprintf(s.p.stdout, "%s: %s %.8v (%s)\n", printable(it.name), what, s.to, s.to.Fingerprint())
 	return err

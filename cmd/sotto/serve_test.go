@@ -20,6 +20,8 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/inbox/disk"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport"
@@ -40,8 +42,8 @@ func TestPaths(t *testing.T) {
 		{"GET", "/readyz", 200, "ready\n"},
 		{"GET", "/brep", 400, ""},
 		{"GET", "/any/other", 400, ""},
-		{"GET", "/json", 404, "brep only"},
-		{"GET", "/blind", 404, "brep only"},
+		{"GET", "/json", 400, ""},
+		{"GET", "/relay/key", 400, ""}, // there is no mailbox
 		{"POST", "/", 400, ""},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
@@ -50,7 +52,7 @@ func TestPaths(t *testing.T) {
 			assert.Contains(t, body, c.want)
 		})
 	}
-	for path, want := range map[string]bool{"": true, "/": true, "/brep": true, "/any/other?query=1": true, "/json": false, "/blind": false} {
+	for path, want := range map[string]bool{"": true, "/": true, "/brep": true, "/any/other?query=1": true, "/json": true, "/blind": true} {
 		conn, err := ws.Dialer(r.url+path, nil)(t.Context())
 		assert.Equal(t, want, err == nil, "%s: %v", path, err)
 		if err == nil {
@@ -58,6 +60,35 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	assert.Zero(t, r.end())
+}
+
+// TestDemo holds that the demo is there when it is asked for, and takes no path that
+// somebody else needs.
+func TestDemo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "own.html")
+	require.NoError(t, os.WriteFile(file, []byte("our own page"), 0o600))
+	for _, c := range []struct{ flags, path, want string }{
+		{"--demo", "/", "<title>sotto</title>"}, // by a redirect
+		{"--demo", "/demo/", "<title>sotto</title>"},
+		{"--demo", "/demo", "<title>sotto</title>"},
+		{"--demo", "/demo/app.js", "import("},
+		{"--demo", "/demo/none", "404 page not found"},
+		{"--demo", "/demonstration", "Bad Request"},
+		{"--demo", "/healthz", "ok"},
+		{"--demo --listen ws://127.0.0.1:0?page=" + file, "/", "our own page"},
+		{"--demo --listen ws://127.0.0.1:0?page=" + file, "/demo/", "<title>sotto</title>"},
+		{"--log-level=info", "/demo/", "Bad Request"},
+	} {
+		r := serve(t, strings.Fields(c.flags)...)
+		_, body := request(t, "GET", "http"+strings.TrimPrefix(r.url, "ws")+c.path)
+		assert.Contains(t, body, c.want, "%s %s", c.flags, c.path)
+	}
+	r := serve(t, "--demo")
+	for _, path := range []string{"/brep", "/demo/", "/"} {
+		conn, err := ws.Dialer(r.url+path, nil)(t.Context())
+		require.NoError(t, err, path)
+		require.NoError(t, conn.Close(transport.CloseNormal, ""))
+	}
 }
 
 func request(t *testing.T, method, url string) (status int, body string) {
@@ -98,7 +129,9 @@ func TestVersions(t *testing.T) {
 func TestWebServer(t *testing.T) {
 	load := relay.Normal
 	h := &health{load: func() relay.Tier { return load }}
-	w := newWebServer(transport.HandlerFunc(func(transport.Conn) {}), &ws.Options{}, nil, h, slog.New(slog.DiscardHandler))
+	brep := ws.Handler(transport.HandlerFunc(func(transport.Conn) {}), &ws.Options{})
+	w := &webServer{health: h, root: "brep", upgrades: map[string]http.Handler{"brep": brep}}
+	w.listen(t.Context(), slog.New(slog.DiscardHandler))
 	for _, bound := range []time.Duration{w.ReadHeaderTimeout, w.ReadTimeout, w.WriteTimeout, w.IdleTimeout} {
 		assert.NotZero(t, bound, "a peer that is slow is not cut")
 	}
@@ -128,6 +161,38 @@ func TestWebServer(t *testing.T) {
 		status, _ = get("/healthz")
 		assert.Equal(t, 200, status, "nothing that a restart would mend")
 	}
+}
+
+func TestReadyAndStore(t *testing.T) {
+	db, err := disk.Open(t.TempDir(), &disk.Options{MaxMessages: 1})
+	require.NoError(t, err)
+	h := &health{load: func() relay.Tier { return relay.Normal }, store: db}
+	ask := func() (int, string, string) {
+		answer, seen := httptest.NewRecorder(), httptest.NewRecorder()
+		h.readyz(answer, nil)
+		newMetricsServer(new(relay.Server), nil, h, slog.New(slog.DiscardHandler)).Handler.ServeHTTP(seen, httptest.NewRequest("GET", "/metrics", nil))
+		return answer.Code, answer.Body.String(), seen.Body.String()
+	}
+	status, body, seen := ask()
+	assert.Equal(t, 200, status)
+	assert.Equal(t, "ready\n", body)
+	for _, m := range []string{"full", "failed", "damaged_total"} {
+		assert.Contains(t, seen, "\nsotto_store_"+m+" 0\n")
+	}
+
+	stored := make(chan error, 1)
+	db.Inbox().Put(t.Context(), &inbox.Entry{}, inbox.Quota{}, func(r inbox.Result) { stored <- r.Err })
+	require.NoError(t, <-stored)
+	status, body, seen = ask()
+	assert.Equal(t, 200, status, "those who are connected are served")
+	assert.Equal(t, "ready, but the store is full\n", body)
+	assert.Contains(t, seen, "\nsotto_store_full 1\n")
+
+	require.NoError(t, db.Close())
+	status, body, seen = ask()
+	assert.Equal(t, 503, status)
+	assert.Equal(t, "the store has failed\n", body)
+	assert.Contains(t, seen, "\nsotto_store_failed 1\n")
 }
 
 func TestOrigin(t *testing.T) {

@@ -3,32 +3,51 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
-	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/demo"
 	"github.com/sotto-relay/sotto/relay"
-	"github.com/sotto-relay/sotto/relay/dialect/brep"
+	"github.com/sotto-relay/sotto/relay/dialect/jsonmsg"
+	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/tcp"
+	"github.com/sotto-relay/sotto/transport/udp"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
+
+// requestTime is how much of a drain HTTP requests may take.
+const requestTime = 5 * time.Second
 
 // streamPing is the time between PINGs to extended sessions over TCP, which has
 // none of its own (spec brep.md, "Errors seen by a peer").
 const streamPing = 30 * time.Second
 
 // run relays until ctx ends and then drains, or until something fails.
-func (s *service) run(ctx context.Context) error {
+func (s *service) run(ctx context.Context) (err error) {
+	// Both would end the program, also while it opens a large store: a SIGHUP by
+	// whoever has turned the log files, a SIGPIPE when who reads the log has gone.
+	reload, broken := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(reload)
+	defer signal.Stop(broken)
 	if err := removeReady(s.ready); err != nil {
 		return err
 	}
+	held, err := s.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.end()) }()
 	id, err := s.loadIdentity()
 	if err != nil {
 		return err
@@ -42,11 +61,8 @@ func (s *service) run(ctx context.Context) error {
 		closeAll(listeners)
 		return err
 	}
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
 
-	o := s.start(id, listeners, operators)
+	o := s.start(id, held, listeners, operators)
 	if err = writeReady(s.ready, &o.announced); err == nil {
 		if s.onReady != nil {
 			s.onReady(&o.announced)
@@ -61,9 +77,12 @@ func (s *service) run(ctx context.Context) error {
 // An operation is a service that runs.
 type operation struct {
 	*service
+	*holdings
 	srv       *relay.Server
 	listeners []*listener
 	webs      []*webServer
+	waits     context.Context // of requests: it ends when the drain begins
+	endWaits  context.CancelFunc
 	operators *http.Server // of the metrics; it may serve nobody
 	health    *health
 	announced readiness
@@ -72,30 +91,43 @@ type operation struct {
 }
 
 // start serves at all listeners; operators may be nil.
-func (s *service) start(id *crypto.Identity, listeners []*listener, operators net.Listener) *operation {
-	srv := &relay.Server{Inbox: inbox.NewMemory(nil), Limits: s.limits, Logger: s.log}
+func (s *service) start(id *crypto.Identity, held *holdings, listeners []*listener, operators net.Listener) *operation {
+	srv := &relay.Server{Inbox: held.inbox, State: held.state, Limits: s.limits.relay, Logger: s.log}
 	o := &operation{
-		service: s, srv: srv, listeners: listeners, health: &health{load: srv.Load},
-		announced: readiness{Key: id.String()}, served: make(chan error, len(listeners)+1),
+		service: s, holdings: held, srv: srv, listeners: listeners, health: &health{load: srv.Load, store: held.store},
+		announced: readiness{Key: id.String()}, served: make(chan error, len(listeners)+2),
 	}
+	o.join(id)
+	o.waits, o.endWaits = context.WithCancel(context.Background())
+	mailbox := s.mailbox(srv, id, held)
 	for _, l := range listeners {
 		o.announced.Listeners = append(o.announced.Listeners, readyListener{l.url()})
-		if !l.isWeb() {
+		switch {
+		case l.sockets != nil:
+			o.serve(s.datagrams(srv, l, id))
+			continue
+		case !l.isWeb():
 			o.serve(s.stream(srv, l, id))
 			continue
 		}
-		web := s.web(srv, l, id, o.health)
+		web := &webServer{health: o.health, root: l.dialect, upgrades: make(map[string]http.Handler), mailbox: mailbox, page: l.page}
+		if s.demo {
+			web.demo = demo.Handler()
+		}
+		for name, d := range s.byName(id, held) {
+			web.upgrades[name] = ws.Handler(srv.Speak(d), &ws.Options{Origins: s.origins, TrustedProxies: s.proxies})
+		}
+		web.listen(o.waits, s.log)
 		o.webs = append(o.webs, web)
-		o.serve(func() error { return web.Serve(l.overTLS()) })
+		o.serve(func() error { return web.Serve(l.overTLS(s.log)) })
 	}
-	o.operators = newMetricsServer(srv, o.health, s.log)
+	o.operators = newMetricsServer(srv, o.mesh, o.health, s.log)
 	if operators != nil {
 		o.announced.Metrics = "http://" + operators.Addr().String() + "/metrics"
 		s.log.Info("for operators", "metrics", o.announced.Metrics)
 		o.serve(func() error { return o.operators.Serve(operators) })
 	}
 	s.log.Info("ready", "listeners", o.announced.Listeners, slog.String(relayKeyAttr, id.String()))
-	s.log.Warn("everything is kept in memory: messages that wait are lost when this program ends")
 	return o
 }
 
@@ -117,12 +149,14 @@ func (o *operation) wait(ctx context.Context, reload <-chan os.Signal) error {
 		case <-reload:
 			o.notify("RELOADING=1")
 			whole := true
+			files := o.reload
 			for _, l := range o.listeners {
-				for _, file := range l.reload {
-					if err := file(); err != nil {
-						whole = false
-						o.log.Error("cannot reload; what was before stays in use", "listener", fmt.Sprint(l.endpoint), "err", err)
-					}
+				files = slices.Concat(files, l.reload)
+			}
+			for _, file := range files {
+				if err := file(); err != nil {
+					whole = false
+					o.log.Error("cannot reload; what was before stays in use", "err", err)
 				}
 			}
 			if whole {
@@ -143,20 +177,30 @@ func (o *operation) end(ctx context.Context) {
 	closeAll(o.listeners)
 	ctx, cancel := context.WithTimeout(ctx, o.drain)
 	defer cancel()
+	o.endRequests(ctx)
 	if o.srv.Shutdown(ctx) != nil {
 		o.log.Warn("not everything could be written in time")
-	}
-	for _, web := range o.webs {
-		_ = web.Close()
 	}
 	_ = o.operators.Close()
 	for range o.serving {
 		<-o.served
 	}
-	if n := o.srv.Stats().Held; n > 0 {
+	if n := o.srv.Stats().Held; n > 0 && o.data == "" {
 		o.log.Warn("messages that waited are lost", "count", n)
 	}
 	o.log.Info("ended")
+}
+
+// endRequests ends the HTTP servers. A mailbox has to remove what it has answered
+// with while there is a relay to do that.
+func (o *operation) endRequests(ctx context.Context) {
+	o.endWaits()
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	for _, web := range o.webs {
+		_ = web.Shutdown(ctx)
+		_ = web.Close()
+	}
 }
 
 // notify tells the service manager; it can do without.
@@ -166,36 +210,49 @@ func (s *service) notify(assignments ...string) {
 	}
 }
 
-func (s *service) dialect(id *crypto.Identity) brep.Dialect {
-	return brep.Dialect{Identity: id, RequireV2: s.v2, SealedOnly: s.sealedOnly}
-}
-
-// web returns what answers at a ws:// or wss:// listener.
-func (s *service) web(srv *relay.Server, l *listener, id *crypto.Identity, h *health) *webServer {
-	o := &ws.Options{Origins: s.origins, TrustedProxies: s.proxies}
-	return newWebServer(srv.Speak(s.dialect(id)), o, l.page, h, s.log)
-}
-
 // stream returns what serves a tcp:// or tls:// listener.
 func (s *service) stream(srv *relay.Server, l *listener, id *crypto.Identity) func() error {
-	d := s.streamDialect(id)
+	var d interface {
+		relay.Dialect
+		Framing() transport.Framing
+	} = s.streamBrep(id)
+	if l.dialect == "json" {
+		d = s.json(id)
+	}
 	return func() error {
 		return srv.Serve(tcp.NewListener(l.Listener, d.Framing(), &tcp.Options{TLS: l.tls, Refused: s.refused}), d)
 	}
 }
 
-func (s *service) streamDialect(id *crypto.Identity) brep.Dialect {
-	d := s.dialect(id)
-	d.PingInterval = streamPing
-	return d
+// datagrams returns what serves a udp:// listener.
+func (s *service) datagrams(srv *relay.Server, l *listener, id *crypto.Identity) func() error {
+	o := s.limits.datagram
+	o.Demux, o.Answer = jsonmsg.Demux, jsonmsg.Answer(srv.Load)
+	return func() error { return srv.Serve(udp.NewListener(l.sockets, &o), s.json(id)) }
 }
 
 // overTLS returns the listener for an HTTP server, which shakes hands itself.
-func (l *listener) overTLS() net.Listener {
+func (l *listener) overTLS(log *slog.Logger) net.Listener {
+	loud := loudListener{l.Listener, log}
 	if l.tls == nil {
-		return l.Listener
+		return loud
 	}
-	return tls.NewListener(l.Listener, l.tls)
+	return tls.NewListener(loud, l.tls)
+}
+
+// A loudListener logs why it cannot accept. An HTTP server, which tries again, tells
+// that among what strangers can have it say, and that is not looked at.
+type loudListener struct {
+	net.Listener
+	log *slog.Logger
+}
+
+func (l loudListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		l.log.Warn("accept failed; trying again", "listener", l.Addr(), "err", err)
+	}
+	return c, err
 }
 
 func (s *service) loadIdentity() (*crypto.Identity, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -60,6 +61,21 @@ func writeJSON(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(line, '\n'))
 	return err
+}
+
+// parseSize reads a number of bytes, which may be in K, M or G (powers of 1,024).
+func parseSize(s string) (int64, error) {
+	number, shift := s, 0
+	for i, unit := range []string{"K", "M", "G"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			number, shift = rest, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is no size such as 500K, 20M or 1G", s)
+	}
+	return n << shift, nil
 }
 
 // nearest returns the word that has the fewest edits to s.

@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/sotto-relay/sotto/crypto"
 )
 
 var hostile = []string{
@@ -73,19 +71,14 @@ func TestNearest(t *testing.T) {
 	assert.Equal(t, 3, edits("kitten", "sitting"))
 }
 
-func FuzzFileName(f *testing.F) {
-	for _, name := range []string{"a.txt", ".bashrc", "-rf", "..x", strings.Repeat("a", 255), strings.Repeat("é", 127) + ".x", "." + strings.Repeat("b", 254), "a.tar.gz", ".-"} {
-		f.Add(name, uint16(2))
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "17": 17, "500K": 500 << 10, "20M": 20 << 20, "1G": 1 << 30, "8589934591G": 8589934591 << 30} {
+		got, err := parseSize(s)
+		assert.NoError(t, err)
+		assert.Equal(t, want, got, s)
 	}
-	f.Fuzz(func(t *testing.T, name string, n uint16) {
-		if !crypto.SafeFileName(name) {
-			t.Skip()
-		}
-		got := fileName(name, int(n)+1)
-		require.LessOrEqual(t, len(got), maxName)
-		require.True(t, utf8.ValidString(got))
-		require.NotContains(t, got, "/")
-		require.False(t, strings.HasPrefix(got, ".") || strings.HasPrefix(got, "-"), got)
-		require.NotEqual(t, got, fileName(name, int(n)+2))
-	})
+	for _, s := range []string{"", "K", "-1", "1T", "1k", "1.5G", "1 G", "8589934592G", "9223372036854775808"} {
+		_, err := parseSize(s)
+		assert.Error(t, err, s)
+	}
 }

@@ -1,56 +1,68 @@
 package main
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
-	"github.com/sotto-relay/sotto/transport"
-	"github.com/sotto-relay/sotto/transport/ws"
+	"github.com/sotto-relay/sotto/demo"
 )
 
-// A webServer is the HTTP side of a relay, on one listener: the upgrade to brep at
-// every path but those of dialects that this version does not speak, probes, and
-// a page for browsers.
+// A webServer is the HTTP side of a relay, on one listener: upgrades to dialects
+// at the paths of their names, and to that of the root at every other; the
+// mailbox; probes; the demo; and a page for browsers.
 type webServer struct {
 	http.Server
-	upgrade http.Handler
-	page    *page // nil: a line of text
 	*health
+	upgrades map[string]http.Handler // by the name of a dialect
+	root     string                  // one of them
+	mailbox  http.Handler            // nil: there is none
+	page     *page                   // nil: the demo, or a line of text
+	demo     http.Handler            // nil: there is none
 }
 
-// newWebServer returns a server that is safe on the open internet: a client that
-// is slow with its request, or long, is cut.
-func newWebServer(h transport.Handler, o *ws.Options, page *page, health *health, log *slog.Logger) *webServer {
-	w := &webServer{upgrade: ws.Handler(h, o), page: page, health: health}
-	w.Server = http.Server{
-		Handler:           http.HandlerFunc(w.serve),
+// listen sets the server up to be safe on the open internet: a client that is
+// slow with its request, or long, is cut. Requests that wait end with ctx.
+func (s *webServer) listen(ctx context.Context, log *slog.Logger) {
+	s.Server = http.Server{
+		Handler:           http.HandlerFunc(s.serve),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	return w
 }
 
 func (s *webServer) serve(w http.ResponseWriter, r *http.Request) {
 	isUpgrade := r.Header.Get("Upgrade") != ""
+	upgrade := s.upgrades[s.root]
+	if named, ok := s.upgrades[strings.TrimPrefix(r.URL.Path, "/")]; ok {
+		upgrade = named
+	}
 	switch {
-	case r.URL.Path == "/json" || r.URL.Path == "/blind":
-		http.Error(w, "this version speaks brep only, at every other path", http.StatusNotFound)
+	case s.mailbox != nil && strings.HasPrefix(r.URL.Path, "/relay/"):
+		s.mailbox.ServeHTTP(w, r)
 	case isUpgrade || r.Method != http.MethodGet && r.Method != http.MethodHead:
-		s.upgrade.ServeHTTP(w, r) // which refuses what is no upgrade
+		upgrade.ServeHTTP(w, r) // which refuses what is no upgrade
+	case s.demo != nil && strings.HasPrefix(r.URL.Path+"/", demo.Path):
+		s.demo.ServeHTTP(w, r)
 	case r.URL.Path == "/" && s.page != nil:
 		s.page.ServeHTTP(w, r)
+	case r.URL.Path == "/" && s.demo != nil:
+		http.Redirect(w, r, demo.Path, http.StatusFound)
 	case r.URL.Path == "/":
-		answer(w, http.StatusOK, "This is a sotto relay: connect with a WebSocket client that speaks brep.")
+		answer(w, http.StatusOK, "This is a sotto relay: connect with a WebSocket client that speaks "+s.root+".")
 	case r.URL.Path == "/healthz":
 		s.healthz(w, r)
 	case r.URL.Path == "/readyz":
 		s.readyz(w, r)
 	default:
-		s.upgrade.ServeHTTP(w, r)
+		upgrade.ServeHTTP(w, r)
 	}
 }
