@@ -1,0 +1,1 @@
+import{A as j,B as k,C as l,r as a,s as b,t as c,u as d,v as e,w as f,x as g,y as h,z as i}from"./chunk-E72DE6X4.js";export{b as _SHA224,a as _SHA256,d as _SHA384,c as _SHA512,e as _SHA512_224,f as _SHA512_256,h as sha224,g as sha256,j as sha384,i as sha512,l as sha512_224,k as sha512_256};
