@@ -33,7 +33,7 @@ type process struct {
 
 func start(t *testing.T, binary, home string, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, binary, args...)}
 	p.cmd.Env = []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home}
 	p.cmd.Stderr = new(bytes.Buffer)
