@@ -59,14 +59,37 @@ func TestGoCode(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noID    = regexp.MustCompile(`[^\pL\pN _-]`)
+)
 
-// TestLinks: links to files of the project lead to files.
+// ids returns the names that links to the headings of a page have.
+func ids(text string) map[string]bool {
+	found := make(map[string]bool)
+	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		found[strings.ReplaceAll(noID.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
+	}
+	return found
+}
+
+// TestLinks: links to files of the project lead to files, and those to a heading to
+// one that is there.
 func TestLinks(t *testing.T) {
-	for name, text := range pages(t) {
+	all := pages(t)
+	for name, text := range all {
 		for _, l := range link.FindAllStringSubmatch(text, -1) {
-			_, err := os.Stat(filepath.Join(root, filepath.Dir(name), l[1]))
+			file := name
+			if l[1] != "" {
+				file = filepath.ToSlash(filepath.Join(filepath.Dir(name), l[1]))
+			}
+			_, err := os.Stat(filepath.Join(root, file))
 			assert.NoError(t, err, "%s links to %s", name, l[1])
+			if l[2] != "" {
+				assert.True(t, ids(all[file])[l[2]], "%s links to %s#%s", name, l[1], l[2])
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,17 +28,18 @@ var allowed = []struct {
 	packages []string
 	imports  []string
 }{
-	{[]string{"frame", "crypto", "transport", "inbox", "pubsub", "internal/"}, nil},
+	{[]string{"frame", "crypto", "transport", "inbox", "pubsub", "demo", "internal/"}, nil},
 	{[]string{"handshake"}, []string{"crypto", "frame"}},
 	{[]string{"transport/ws", "transport/tcp", "transport/udp", "transport/pipe", "transport/transporttest",
 		"transport/proxyproto", "transport/certs"}, []string{"transport"}},
 	{[]string{"inbox/disk", "inbox/nats", "inbox/inboxtest"}, []string{"inbox"}},
 	// transport/pipe is for Server.Dial: it imports the standard library alone.
 	{[]string{"relay"}, []string{"transport", "transport/pipe", "inbox", "pubsub"}},
-	{[]string{"relay/dialect/blind"}, []string{"relay", "frame", "transport", "inbox"}},
+	{[]string{"relay/dialect/blind/audit"}, []string{"frame"}},
+	{[]string{"relay/dialect/blind"}, []string{"relay", "frame", "transport", "inbox", "relay/dialect/blind/audit"}},
 	{[]string{"relay/dialect/brep", "relay/dialect/jsonmsg", "relay/dialect/mailbox", "relay/policy", "mesh"},
 		[]string{"relay", "frame", "transport", "inbox", "crypto", "handshake"}},
-	{[]string{"relay/client"}, []string{"relay", "frame", "transport", "inbox", "crypto", "handshake", "relay/dialect/brep"}},
+	{[]string{"relay/client"}, []string{"relay", "frame", "transport", "inbox", "pubsub", "crypto", "handshake", "relay/dialect/brep"}},
 	{[]string{"relay/metrics"}, []string{"relay"}},
 	{[]string{"relay/relaytest"}, []string{"relay", "transport", "transport/pipe", "inbox", "crypto", "relay/dialect/brep", "relay/client"}},
 	{[]string{"cluster"}, []string{"relay", "inbox", "pubsub"}},
@@ -47,10 +49,28 @@ var allowed = []struct {
 // linked says which modules of others a program links with a package. A
 // package that is missing here links none.
 var linked = map[string][]string{
-	"relay":              {"golang.org/x/time"},
-	"relay/client":       {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
-	"relay/dialect/brep": {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
-	"relay/policy":       {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	// Pebble and what it brings.
+	"inbox/disk": {
+		"github.com/DataDog/zstd", "github.com/RaduBerinde/axisds", "github.com/RaduBerinde/btreemap",
+		"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/cockroachdb/crlib",
+		"github.com/cockroachdb/errors", "github.com/cockroachdb/logtags", "github.com/cockroachdb/pebble/v2",
+		"github.com/cockroachdb/redact", "github.com/cockroachdb/swiss", "github.com/cockroachdb/tokenbucket",
+		"github.com/getsentry/sentry-go", "github.com/gogo/protobuf", "github.com/golang/snappy",
+		"github.com/klauspost/compress", "github.com/kr/pretty", "github.com/kr/text", "github.com/minio/minlz",
+		"github.com/munnerz/goautoneg", "github.com/pkg/errors", "github.com/prometheus/client_golang",
+		"github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
+		"github.com/rogpeppe/go-internal", "golang.org/x/exp", "golang.org/x/sys", "golang.org/x/text",
+		"google.golang.org/protobuf",
+	},
+	"relay":                 {"golang.org/x/time"},
+	"relay/dialect/blind":   {"golang.org/x/time"},
+	"relay/dialect/jsonmsg": {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"relay/dialect/mailbox": {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"mesh":                  {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"transport/udp":         {"golang.org/x/net", "golang.org/x/sys"},
+	"relay/client":          {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"relay/dialect/brep":    {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
+	"relay/policy":          {"filippo.io/edwards25519", "golang.org/x/crypto", "golang.org/x/time"},
 	"relay/metrics": {
 		"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common",
@@ -67,13 +87,15 @@ var linked = map[string][]string{
 var owners = map[string]string{
 	"github.com/gorilla/websocket":     "transport/ws",
 	"github.com/cockroachdb/pebble/v2": "inbox/disk",
+	"golang.org/x/net":                 "transport/udp",
+	"golang.org/x/sys":                 "transport/udp",
 	"github.com/nats-io/nats.go":       "/nats",
 	"github.com/pires/go-proxyproto":   "transport/proxyproto",
 	"github.com/urfave/cli/v3":         "cmd/sotto",
 }
 
 // blind are the packages that reach no cryptography, and nothing that does.
-var blind = []string{"relay", "relay/dialect/blind"}
+var blind = []string{"relay", "relay/dialect/blind", "relay/dialect/blind/audit"}
 
 type pkg struct {
 	ImportPath string
@@ -133,6 +155,24 @@ func TestTable(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestArchitecture: the table in ARCHITECTURE.md has every package, by its path or
+// the end of it.
+func TestArchitecture(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	require.NoError(t, err)
+	for path := range list(t, "./...") {
+		name := strings.TrimPrefix(path, module)
+		if strings.HasPrefix(name, "examples/") {
+			continue
+		}
+		found := false
+		for end := name; end != "" && !found; _, end, _ = strings.Cut(end, "/") {
+			found = bytes.Contains(page, []byte("`"+end+"`"))
+		}
+		assert.True(t, found, name)
 	}
 }
 
