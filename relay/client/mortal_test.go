@@ -139,22 +139,23 @@ func (m *mortalInbox) Delete(ctx context.Context, to inbox.Address, seqs ...uint
 
 // restart kills the relay and starts it again on the inbox that it had.
 func (r *rig) restart() {
-	old, ok := r.store.(*mortalInbox)
-	if ok {
-		old.dead.Store(true)
-	} else {
-		old = &mortalInbox{Store: r.store}
-	}
 	r.mu.Lock()
-	conns := r.conns
-	r.conns = nil
+	s, old, conns := r.server, r.store, r.conns
+	r.server, r.conns = nil, nil
 	r.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range conns { // first: who is killed tells nobody that he could not store
 		_ = c.Close(0, "")
 	}
-	r.stop()
+	m, ok := old.(*mortalInbox)
+	if ok {
+		m.dead.Store(true)
+		old = m.Store
+	}
+	if s != nil {
+		_ = s.Close()
+	}
 	r.mu.Lock()
-	r.store = &mortalInbox{Store: old.Store}
+	r.store = &mortalInbox{Store: old}
 	r.mu.Unlock()
 	r.start()
 }

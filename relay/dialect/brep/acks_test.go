@@ -3,7 +3,9 @@ package brep
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/frame"
@@ -59,4 +61,34 @@ func TestUnacknowledged(t *testing.T) {
 		require.Zero(t, held-3-1, "those three, and the last, which is still being handled")
 		requireBalance(t, r.server)
 	})
+}
+
+// TestRepeatBeforeItsFirst: a sender's new session repeats a message that the relay
+// is still taking from the old one, and sends another, which does not pass it.
+func TestRepeatBeforeItsFirst(t *testing.T) {
+	r := newRig(t, nil)
+	alice, bob := identity(t, 1), r.login(identity(t, 2), formExtended)
+	to := bob.id.Public()
+	send := func(p *peer, n byte) { p.send(withID(p.frame(frame.TypeData, to[:], []byte{n}), n, 0)) }
+	first := r.login(alice, formExtended)
+
+	blocks := &r.session(0).common.blocks // which every message looks at once it is known to be new
+	blocks.count.Add(1)
+	blocks.mu.Lock()
+	send(first, 1)
+	x := r.session(1).sent
+	require.Eventually(t, func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.find(withID(&frame.Brep{}, 1, 0).ID) != nil
+	}, time.Minute, time.Millisecond)
+	again := r.login(alice, formExtended)
+	send(again, 1)
+	send(again, 2)
+	time.Sleep(50 * time.Millisecond)
+	assert.Zero(t, r.server.Stats().Ignored["brep: repeat"], "it is passed over, and the second message is next")
+	blocks.mu.Unlock()
+	for n := byte(1); n <= 2; n++ {
+		require.Equal(t, n, bob.next().Payload[recipientSize])
+	}
 }

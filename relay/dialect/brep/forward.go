@@ -20,6 +20,10 @@ func (s *session) forward(f *frame.Brep, msg []byte) error {
 	if len(f.Payload) < recipientSize {
 		return errShort
 	}
+	if s.sent != nil {
+		s.sent.turn.Lock()
+		defer s.sent.turn.Unlock()
+	}
 	if on, err := s.admit(f); !on {
 		return err
 	}

@@ -49,6 +49,12 @@ type sent struct {
 	gone     *list.Element // in memory.gone
 	places   int           // reserved
 
+	// turn is held from where a message is found to be new until it is with its
+	// recipient or in the inbox. For a moment a sender may have two sessions, and the
+	// newer one repeats what the older one has not done with: what it sends after that
+	// must not come first.
+	turn sync.Mutex
+
 	mu    sync.Mutex
 	ring  []fate              // as long as a power of two
 	first uint32              // the oldest is ring[first%len]

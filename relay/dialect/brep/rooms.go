@@ -51,6 +51,8 @@ func (s *session) roomSend(f *frame.Brep, msg []byte) error {
 
 // publication takes a frame for a name, which publish brings to whom it is for.
 func (s *session) publication(f *frame.Brep, msg []byte, publish func(m *relay.Message, content []byte) error) error {
+	s.sent.turn.Lock()
+	defer s.sent.turn.Unlock()
 	if on, err := s.admit(f); !on {
 		return err
 	}
