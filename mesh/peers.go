@@ -297,7 +297,8 @@ func (m *Mesh) named(p Peer) (key *crypto.PublicKey, on bool) {
 	return key, true
 }
 
-// discover links with relays that we were told of, if there are few links.
+// discover links with relays that we were told of, if there are few links, and tries
+// again those that were not there, or others would see them as owners and we would not.
 func (m *Mesh) discover(now time.Time) {
 	m.dials = min(dialBurst, m.dials+5*dialRate)
 	kept := 0
@@ -307,16 +308,22 @@ func (m *Mesh) discover(now time.Time) {
 		}
 	}
 	for _, i := range rand.Perm(len(m.dir.keys)) {
-		if kept >= linksMost || m.dials < 1 {
+		if m.dials < 1 {
 			return
 		}
-		key := m.dir.keys[i]
-		if p := m.peers[key]; m.links[key] != nil || m.dir.relays[key].trust == seeded || p != nil && p.dialling {
+		key, many := m.dir.keys[i], kept >= linksMost
+		p := m.peers[key]
+		switch {
+		case m.links[key] != nil, m.dir.relays[key].trust == seeded, p != nil && p.dialling:
+			continue
+		case many && (p == nil || p.failures == 0 || p.failures >= forgotten):
 			continue
 		}
-		if m.reach(key, false, now) {
+		if m.reach(key, many, now) {
 			m.dials--
-			kept++
+			if !many {
+				kept++
+			}
 		}
 	}
 	m.dialHints()

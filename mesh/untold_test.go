@@ -120,29 +120,45 @@ func TestToldLater(t *testing.T) {
 	})
 }
 
-// One attempt that failed does not make relays see other owners for ever.
+// A relay that was not there is an owner again soon after it came back, also for one
+// that has all the links it wants, and keeps no more than it wants.
 func TestFailuresLapse(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, o := w.start("a", ""), w.start("o", "")
-		synctest.Wait()
-		a.crowd()
-		a.knows(o)
-		fails := func() bool {
-			a.mesh.mu.Lock()
-			defer a.mesh.mu.Unlock()
-			return a.mesh.fails(o.id.Public())
-		}
-		w.part("a")
-		a.mesh.mu.Lock()
-		assert.True(t, a.mesh.ask(o.id.Public(), frame.TypePing, make([]byte, 8), time.Now()))
-		a.mesh.mu.Unlock()
-		time.Sleep(time.Second)
-		w.part("")
-		assert.True(t, fails())
-		time.Sleep(failedFor - time.Minute)
-		assert.True(t, fails())
-		time.Sleep(2 * time.Minute)
-		assert.False(t, fails())
-		a.ownedBy(func(owners []crypto.PublicKey) bool { return slices.Contains(owners, o.id.Public()) })
-	})
+	for name, c := range map[string]struct {
+		trust      trust
+		away, soon time.Duration
+	}{
+		"one attempt":   {suggested, 20 * time.Second, backoffMost},
+		"many attempts": {linked, 10 * time.Minute, failedFor + time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, o := w.start("a", ""), w.start("o", "")
+				synctest.Wait()
+				a.crowd()
+				w.part("a")
+				a.mesh.mu.Lock()
+				a.mesh.learn(o.id.Public(), addressFor("o"), c.trust, a.id.Public(), time.Now())
+				assert.True(t, a.mesh.ask(o.id.Public(), frame.TypePing, make([]byte, 8), time.Now()))
+				a.mesh.mu.Unlock()
+				fails := func() bool {
+					a.mesh.mu.Lock()
+					defer a.mesh.mu.Unlock()
+					return a.mesh.fails(o.id.Public())
+				}
+				time.Sleep(c.away)
+				assert.True(t, fails())
+				w.part("")
+				for end := time.Now().Add(c.soon); fails() && time.Now().Before(end); {
+					time.Sleep(time.Second)
+				}
+				assert.False(t, fails())
+				a.ownedBy(func(owners []crypto.PublicKey) bool { return slices.Contains(owners, o.id.Public()) })
+				a.mesh.mu.Lock()
+				defer a.mesh.mu.Unlock()
+				if l := a.mesh.links[o.id.Public()]; l != nil && l.dialled {
+					assert.True(t, l.onDemand)
+				}
+			})
+		})
+	}
 }
