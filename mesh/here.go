@@ -159,6 +159,33 @@ func (m *Mesh) retell(now time.Time) {
 	}
 }
 
+// remindEvery is after how many ticks a relay is told again of clients and mail.
+const remindEvery = 600
+
+// remind has some relays told again, each in its turn: those that started anew while there
+// was no link with them have forgotten, and nothing else says so.
+func (m *Mesh) remind(now time.Time) {
+	n := uint64(len(m.voters.keys))
+	for i := (m.ticks - 1) * n / remindEvery; i < m.ticks*n/remindEvery; i++ {
+		key := m.voters.keys[i%n]
+		if l := m.links[key]; key == m.self || l != nil && now.Sub(l.since) >= remindEvery*tick {
+			continue
+		}
+		for client, h := range m.here {
+			if _, told := h.told[key]; told {
+				delete(h.told, key)
+				m.retold = append(m.retold, client)
+			}
+		}
+		for client, h := range m.mail {
+			if _, told := h.told[key]; told {
+				delete(h.told, key)
+				m.retold = append(m.retold, client)
+			}
+		}
+	}
+}
+
 // forgetTold has a relay told again, which may have forgotten what it was.
 func (m *Mesh) forgetTold(relay crypto.PublicKey) {
 	for _, h := range m.here {

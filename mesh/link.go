@@ -25,6 +25,7 @@ type link struct {
 	named    bool             // by the operator, without a key
 	durable  bool             // the other relay's inbox survives a crash
 	onDemand bool             // closed when it is not used any more
+	since    time.Time        // there is the link
 	heard    atomic.Int64     // when something came, ns since 1970
 	control  *rate.Limiter    // of frames that are no messages, and of messages that are of no use here
 	gossip   *rate.Limiter    // of relays that are suggested
@@ -131,7 +132,7 @@ func (m *Mesh) begin(l *link) error {
 	l.index, l.entries, l.lendings = make(map[message]*item), make(map[uint64]*lent), make(map[*lending]struct{})
 	l.control = rate.NewLimiter(controlRate, controlBurst)
 	l.gossip = rate.NewLimiter(gossipRate, gossipBurst)
-	l.progress, l.used = now, now
+	l.since, l.progress, l.used = now, now, now
 	l.heard.Store(now.UnixNano())
 	m.mu.Lock()
 	defer m.mu.Unlock()

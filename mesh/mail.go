@@ -19,10 +19,7 @@ type holding struct {
 
 func newHolding() *holding { return &holding{told: make(map[crypto.PublicKey]struct{})} }
 
-const (
-	forgetMailMost = 20   // clients looked at, a tick
-	announceEvery  = 3600 // ticks
-)
+const forgetMailMost = 20 // clients looked at, a tick
 
 // findMail notes for whom there is mail from before.
 func (m *Mesh) findMail(ctx context.Context) error {
@@ -114,15 +111,6 @@ func (m *Mesh) tellOfMail(client crypto.PublicKey, h *holding, to crypto.PublicK
 		return
 	}
 	h.told[to] = struct{}{}
-}
-
-// announceAgain has the owners told again of all mail: those that started anew, while
-// there was no link with them, have forgotten.
-func (m *Mesh) announceAgain() {
-	for _, h := range m.mail {
-		clear(h.told)
-	}
-	m.voters.changed() // retell will
 }
 
 // holds notes, as an owner, that a relay has mail for a client, and tells those where

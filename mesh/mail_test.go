@@ -431,20 +431,30 @@ func TestMailPassedOnByOthers(t *testing.T) {
 	})
 }
 
-// An owner that starts anew while there is no link with it hears again of mail.
-func TestMailAnnouncedAgain(t *testing.T) {
+// An owner that starts anew while there is no link with it hears again of clients and of
+// mail; one that has had a link all the time does not.
+func TestReminded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start("a", "")
 		settle()
 		r := a.rogue(identity(t, 152))
 		alice, bob := a.attach(identity(t, 1)), identity(t, 2).Public()
+		told := func() {
+			t.Helper()
+			h, err := frame.DecodeHere(r.gets(frame.TypeHere).Payload)
+			require.NoError(t, err)
+			assert.False(t, h.Gone)
+		}
+		told()
 		alice.text(identity(t, 2), "one")
 		assert.Equal(t, bob[:], r.gets(frame.TypeMail).Payload)
 		_ = r.conn.Close(transport.CloseNormal, "") // not used any more, as it seems
 		synctest.Wait()
 		r = a.rogue(r.id)
-		time.Sleep(announceEvery * tick)
+		time.Sleep((remindEvery + 2) * tick)
+		told()
 		assert.Equal(t, bob[:], r.gets(frame.TypeMail).Payload)
+		r.silent(frame.TypeHere, 2*remindEvery*tick)
 	})
 }
 

@@ -367,14 +367,12 @@ func (m *Mesh) look(now time.Time) {
 		m.untold = false
 		m.voters.changed()
 	}
+	m.remind(now)
 	m.retell(now)
 	m.forgetMail()
 	if m.ticks%5 == 0 {
 		m.discover(now)
 		m.fetchAgain(now)
-	}
-	if m.ticks%announceEvery == 0 {
-		m.announceAgain()
 	}
 	if m.ticks%30 == 0 {
 		m.requestOfSome()

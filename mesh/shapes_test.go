@@ -124,9 +124,9 @@ func TestShapes(t *testing.T) {
 // Links that break again and again, under the messages that they carry, lose none. What
 // comes twice, because a link broke before its receipt, is dropped by clients.
 func TestFlapping(t *testing.T) {
-	seeds := uint64(3)
+	seeds, rounds := uint64(3), 20
 	if race.Enabled {
-		seeds = 1
+		seeds, rounds = 1, 5
 	}
 	for name, shape := range shapes {
 		for seed := range seeds {
@@ -134,7 +134,7 @@ func TestFlapping(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					rng := rand.New(rand.NewPCG(seed, 0))
 					p := w.gather(shape)
-					for range 20 {
+					for range rounds {
 						w.cut(func(string, string) bool { return rng.IntN(3) == 0 })
 						p.chat()
 						w.cut(func(string, string) bool { return rng.IntN(3) == 0 })
@@ -150,8 +150,12 @@ func TestFlapping(t *testing.T) {
 
 // Groups of relays that lose one another, and find one another again.
 func TestPartitions(t *testing.T) {
+	seeds := uint64(3)
+	if race.Enabled {
+		seeds = 1
+	}
 	for _, name := range []string{"triangle", "ring of four", "star"} {
-		for seed := range uint64(3) {
+		for seed := range seeds {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					rng := rand.New(rand.NewPCG(seed, 0))

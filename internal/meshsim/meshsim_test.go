@@ -34,7 +34,7 @@ const (
 	faultsEvery = 10 * time.Second
 	lossRate    = 0.10 // of links each time, and of dials
 	churnRate   = 0.01 // of relays that are killed each time, and of clients that move
-	healingMost = 10 * time.Minute
+	healingMost = 15 * time.Minute
 )
 
 // A cost is frames and bytes.
