@@ -21,6 +21,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/internal/race"
 	"github.com/sotto-relay/sotto/relay"
 )
 
@@ -198,6 +199,10 @@ func TestSendFileLarge(t *testing.T) {
 func TestSendFileCut(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
+	files := 5
+	if race.Enabled {
+		files = 2
+	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.limits = relay.MaxLimits()
@@ -216,14 +221,14 @@ func TestSendFileCut(t *testing.T) {
 		a := r.client(identity(t, 1), func(c *Config) {
 			c.Dial, c.BackoffMax = cutting(r.dial, random, 60, isOver), time.Second
 		})
-		b := r.receiver(bob, func(b *receiver) { b.policy.PerSender = 5 })
+		b := r.receiver(bob, func(b *receiver) { b.policy.PerSender = files })
 		require.NoError(t, b.Close())
 		b.Client = r.client(bob, func(c *Config) {
 			c.Files = &b.policy
 			c.Dial, c.BackoffMax = cutting(r.dial, rand.New(rand.NewPCG(seed, 2)), 60, isOver), time.Second
 		})
 		var sending sync.WaitGroup
-		for n := range 5 {
+		for n := range files {
 			sending.Go(func() {
 				assert.NoError(t, a.SendFile(t.Context(), bob.Public(), source(fmt.Sprint(n), content(part*(3+7*n)+n))))
 			})
@@ -248,10 +253,10 @@ func TestSendFileCut(t *testing.T) {
 			require.Equal(t, fmt.Sprint(n), next(t, b.Client).Text())
 		}
 		sending.Wait()
-		for n := range 5 {
+		for n := range files {
 			b.has(fmt.Sprint(n), content(part*(3+7*n)+n))
 		}
-		require.Len(t, b.saved(), 5)
+		require.Len(t, b.saved(), files)
 		none(t, b.Client)
 	})
 }
@@ -431,13 +436,13 @@ func TestFilesBesideUnread(t *testing.T) {
 		defer cancel()
 		var waits []func() error
 		for i := range 4 {
-			waits = append(waits, background(ctx, a, bob.Public(), source(fmt.Sprint(i), content(20*part))))
+			waits = append(waits, background(ctx, a, bob.Public(), source(fmt.Sprint(i), content(few(20)*part))))
 		}
 		for i, wait := range waits {
 			require.NoError(t, wait(), i)
 		}
 		for i := range waits {
-			b.has(fmt.Sprint(i), content(20*part))
+			b.has(fmt.Sprint(i), content(few(20)*part))
 		}
 		require.Equal(t, "unread", next(t, b.Client).Text())
 	})
