@@ -22,7 +22,7 @@ import (
 	"github.com/sotto-relay/sotto/transport/ws"
 )
 
-const idle = "--idle=250ms"
+const idle = "--idle=600ms"
 
 func TestSendAndReceive(t *testing.T) {
 	config := home(t)
