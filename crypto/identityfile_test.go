@@ -65,8 +65,8 @@ func TestSaveLeavesForeignFilesAlone(t *testing.T) {
 }
 
 func TestLoadIdentityRefuses(t *testing.T) {
-	good := string(withSeparateX25519(t).appendText(nil))
-	other := string(withSeparateX25519(t).appendText(nil))
+	good := string(withSeparateX25519(t).text())
+	other := string(withSeparateX25519(t).text())
 	lines, otherLines := strings.SplitAfter(good, "\n"), strings.SplitAfter(other, "\n")
 	with := func(i int, line string) string {
 		l := append([]string(nil), lines...)
@@ -128,7 +128,7 @@ func TestLoadIdentityFlippedBits(t *testing.T) {
 	}
 	t.Parallel()
 	id := withSeparateX25519(t)
-	text := id.appendText(nil)
+	text := id.text()
 	flipEachBit(text, func(bit int, b []byte) {
 		// X25519 ignores five bits of a private key: what is left is the same key.
 		if got, err := parseIdentity(b); err == nil {
@@ -187,12 +187,12 @@ func TestLoadOrCreateIdentityConcurrently(t *testing.T) {
 }
 
 func FuzzParseIdentity(f *testing.F) {
-	f.Add(generate(f).appendText(nil))
-	f.Add(withSeparateX25519(f).appendText(nil))
+	f.Add(generate(f).text())
+	f.Add(withSeparateX25519(f).text())
 	f.Add([]byte(fileVersion + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if id, err := parseIdentity(text); err == nil {
-			require.Equal(t, string(text), string(id.appendText(nil)))
+			require.Equal(t, string(text), string(id.text()))
 		}
 	})
 }

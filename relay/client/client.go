@@ -61,10 +61,7 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	c, err := newClient(config.withDefaults())
-	if err != nil {
-		return nil, err
-	}
+	c := newClient(config.withDefaults())
 	if err := cmp.Or(c.openStore(ctx), c.openKeys(ctx)); err != nil {
 		c.end(err)
 		return nil, err
@@ -85,7 +82,7 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 	}
 }
 
-func newClient(cfg Config) (*Client, error) {
+func newClient(cfg Config) *Client {
 	c := &Client{
 		cfg:     cfg,
 		in:      newInbound(cfg.Remembered),
@@ -99,7 +96,7 @@ func newClient(cfg Config) (*Client, error) {
 	c.stand = newStanding(c.ask)
 	c.files = newFiles(c, cfg.Files)
 	c.life, c.kill = context.WithCancel(context.Background())
-	return c, nil
+	return c
 }
 
 func (c *Client) noLogin(err error) error {
