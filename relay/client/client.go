@@ -216,9 +216,8 @@ func (c *Client) hand(ctx context.Context, together *crew, f func(*Letter) error
 
 // Close ends the Client. What waits in Send or for a letter returns, and messages
 // that have no receipt yet end with ErrClosed, or stay in the Store if there is one
-// (see Send). What has been given to the
-// connection, and that letters have been taken, is written, for which it waits a
-// second at most. Letters that have not been taken stay with the relay, also one
+// (see Send). What has been given to the connection, and that letters have been taken,
+// is written, for which it waits a second at most. Letters that have not been taken stay with the relay, also one
 // that is being handled: it comes again, even if it is taken after Close, unless it
 // was recorded in the Store before the next Client with that began.
 //
