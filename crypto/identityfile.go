@@ -113,7 +113,11 @@ func createExclusive(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, ".identity-*") // with mode 0600
 	if err != nil {
-		return fmt.Errorf("identity file %s: %w", path, err)
+		var of *fs.PathError
+		if errors.As(err, &of) {
+			err = of.Err // the temporary name would only mislead
+		}
+		return fmt.Errorf("identity file %s: cannot be written into %s: %w", path, dir, err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.Write(text)

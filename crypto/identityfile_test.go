@@ -61,7 +61,11 @@ func TestSaveLeavesForeignFilesAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "notes\n", string(b))
 
-	assert.ErrorIs(t, generate(t).Save(filepath.Join(t.TempDir(), "missing", "identity")), fs.ErrNotExist)
+	missing := filepath.Join(t.TempDir(), "missing")
+	err = generate(t).Save(filepath.Join(missing, "identity"))
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, "into "+missing+": ")
+	assert.NotContains(t, err.Error(), ".identity-", "a name that nobody has given")
 }
 
 func TestLoadIdentityRefuses(t *testing.T) {
