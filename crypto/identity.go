@@ -87,7 +87,7 @@ func (id *Identity) Sign(msg []byte) [64]byte {
 
 // equal reports whether both hold the same secrets.
 func (id *Identity) equal(other *Identity) bool {
-	return subtle.ConstantTimeCompare(id.appendText(nil), other.appendText(nil)) == 1
+	return subtle.ConstantTimeCompare(id.text(), other.text()) == 1
 }
 
 // String returns the public key in hex.

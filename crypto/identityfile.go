@@ -72,7 +72,7 @@ func LoadIdentity(path string) (*Identity, error) {
 // It needs a file system with hard links; those without do not keep file
 // permissions either.
 func (id *Identity) Save(path string) error {
-	err := createExclusive(path, id.appendText(nil))
+	err := createExclusive(path, id.text())
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -113,7 +113,11 @@ func createExclusive(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, ".identity-*") // with mode 0600
 	if err != nil {
-		return fmt.Errorf("identity file %s: %w", path, err)
+		var of *fs.PathError
+		if errors.As(err, &of) {
+			err = of.Err // the temporary name would only mislead
+		}
+		return fmt.Errorf("identity file %s: cannot be written into %s: %w", path, dir, err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.Write(text)
@@ -151,8 +155,9 @@ func syncDir(dir string) error {
 	return err
 }
 
-func (id *Identity) appendText(b []byte) []byte {
-	b = append(b, fileVersion+"\n"...)
+// text returns what stands in the file of an identity.
+func (id *Identity) text() []byte {
+	b := []byte(fileVersion + "\n")
 	b = appendField(b, labelPublic, id.public[:])
 	b = appendField(b, labelSeed, id.key().Seed())
 	if x := id.separate; x != nil {
@@ -170,7 +175,7 @@ func appendField(b []byte, label string, value []byte) []byte {
 	return append(b, '\n')
 }
 
-// parseIdentity is the inverse of appendText. Its errors finish the sentence
+// parseIdentity is the inverse of text. Its errors finish the sentence
 // that names the file, and quote nothing of it.
 func parseIdentity(text []byte) (*Identity, error) {
 	version, rest, _ := strings.Cut(string(text), "\n")
@@ -202,7 +207,7 @@ func parseIdentity(text []byte) (*Identity, error) {
 	}
 	// This compares the public keys too, and finds lines that are missing, in
 	// another order, repeated or unknown.
-	if subtle.ConstantTimeCompare(id.appendText(nil), text) != 1 {
+	if subtle.ConstantTimeCompare(id.text(), text) != 1 {
 		return nil, errDamaged
 	}
 	return id, nil

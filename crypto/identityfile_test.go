@@ -61,12 +61,16 @@ func TestSaveLeavesForeignFilesAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "notes\n", string(b))
 
-	assert.ErrorIs(t, generate(t).Save(filepath.Join(t.TempDir(), "missing", "identity")), fs.ErrNotExist)
+	missing := filepath.Join(t.TempDir(), "missing")
+	err = generate(t).Save(filepath.Join(missing, "identity"))
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, "into "+missing+": ")
+	assert.NotContains(t, err.Error(), ".identity-", "a name that nobody has given")
 }
 
 func TestLoadIdentityRefuses(t *testing.T) {
-	good := string(withSeparateX25519(t).appendText(nil))
-	other := string(withSeparateX25519(t).appendText(nil))
+	good := string(withSeparateX25519(t).text())
+	other := string(withSeparateX25519(t).text())
 	lines, otherLines := strings.SplitAfter(good, "\n"), strings.SplitAfter(other, "\n")
 	with := func(i int, line string) string {
 		l := append([]string(nil), lines...)
@@ -128,7 +132,7 @@ func TestLoadIdentityFlippedBits(t *testing.T) {
 	}
 	t.Parallel()
 	id := withSeparateX25519(t)
-	text := id.appendText(nil)
+	text := id.text()
 	flipEachBit(text, func(bit int, b []byte) {
 		// X25519 ignores five bits of a private key: what is left is the same key.
 		if got, err := parseIdentity(b); err == nil {
@@ -187,12 +191,12 @@ func TestLoadOrCreateIdentityConcurrently(t *testing.T) {
 }
 
 func FuzzParseIdentity(f *testing.F) {
-	f.Add(generate(f).appendText(nil))
-	f.Add(withSeparateX25519(f).appendText(nil))
+	f.Add(generate(f).text())
+	f.Add(withSeparateX25519(f).text())
 	f.Add([]byte(fileVersion + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if id, err := parseIdentity(text); err == nil {
-			require.Equal(t, string(text), string(id.appendText(nil)))
+			require.Equal(t, string(text), string(id.text()))
 		}
 	})
 }

@@ -3,12 +3,31 @@ package frame
 import (
 	"encoding/base64"
 	"strconv"
+	"unicode"
 )
 
 // The messages of the json dialect that a relay sends (spec json.md), each an
 // Append function. Names are UTF-8 and are written with the escapes that have to
 // be; Values are written as they came, and nil ones are left out where the spec
 // has them optional. What a relay receives is an [Object].
+
+// MaxName is how long an address, a room or a game may be by default, in bytes.
+const MaxName = 128
+
+// IsName reports whether s may name an address of the json dialect, a room or a
+// game (spec json.md, "Limits"): 1 to most bytes without control characters. That
+// it is UTF-8 is left to whoever parsed it.
+func IsName(s string, most int) bool {
+	if len(s) == 0 || len(s) > most {
+		return false
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return false
+		}
+	}
+	return true
+}
 
 // AppendText appends the JSON string that says text, which is UTF-8: with the
 // escapes that have to be and no others.

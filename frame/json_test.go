@@ -145,3 +145,12 @@ func FuzzNextJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestIsName(t *testing.T) {
+	for _, name := range []string{"a", " ", "alice ", "é", "e\u0301", "\U0001F600", "a/+#$", strings.Repeat("x", 128)} {
+		assert.True(t, IsName(name, MaxName), "%q", name)
+	}
+	for _, name := range []string{"", "a\x00", "\n", "a\x1f", "\x7f", "\u0085", strings.Repeat("x", 129), strings.Repeat("é", 65)} {
+		assert.False(t, IsName(name, MaxName), "%q", name)
+	}
+}

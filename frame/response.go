@@ -1,9 +1,6 @@
 package frame
 
-import (
-	"strconv"
-	"unicode"
-)
+import "strconv"
 
 // MaxRequest bounds the payload of a REQUEST frame in bytes, as spec json.md bounds
 // its messages.
@@ -102,22 +99,4 @@ func AppendCard(dst []byte, card string) []byte {
 // that it matches were dropped.
 func AppendGap(dst []byte, filter string) []byte {
 	return appendNamed(dst, `{"t":"gap","topic":`, filter)
-}
-
-// MaxName is how long an address, a room or a game may be by default, in bytes.
-const MaxName = 128
-
-// IsName reports whether s may name an address of the json dialect, a room or a
-// game (spec json.md, "Limits"): 1 to most bytes without control characters. That
-// it is UTF-8 is left to whoever parsed it.
-func IsName(s string, most int) bool {
-	if len(s) == 0 || len(s) > most {
-		return false
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			return false
-		}
-	}
-	return true
 }

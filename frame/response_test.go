@@ -33,15 +33,6 @@ func TestResponses(t *testing.T) {
 	assert.True(t, strings.HasSuffix(string(AppendResponse(nil, 1, c.Append(nil))), `,"load_tier":"","req":1,"ok":true}`))
 }
 
-func TestIsName(t *testing.T) {
-	for _, name := range []string{"a", " ", "alice ", "é", "e\u0301", "\U0001F600", "a/+#$", strings.Repeat("x", 128)} {
-		assert.True(t, IsName(name, MaxName), "%q", name)
-	}
-	for _, name := range []string{"", "a\x00", "\n", "a\x1f", "\x7f", "\u0085", strings.Repeat("x", 129), strings.Repeat("é", 65)} {
-		assert.False(t, IsName(name, MaxName), "%q", name)
-	}
-}
-
 func TestDecodeResponse(t *testing.T) {
 	r, err := DecodeResponse(AppendResponse(nil, 7, AppendJoinedRoom(nil, "a\"b", 3)))
 	require.NoError(t, err)

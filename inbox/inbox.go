@@ -116,6 +116,9 @@ type Store interface {
 	// a restart. It returns those that were there, unexpired and not leased yet.
 	// A leased entry expires like any other.
 	Lease(ctx context.Context, to Address, until time.Time, seqs ...uint64) ([]uint64, error)
+
+	// Release ends leases: Entries yields those entries again, in their old places.
+	// Numbers that are not there, or not leased, are no error.
 	Release(ctx context.Context, to Address, seqs ...uint64) error
 
 	// Count returns how many live entries a recipient has, leased ones included,

@@ -81,9 +81,8 @@ type Admission[V any] struct {
 }
 
 // Admit says what becomes of e, which has a number of bytes and expires at a time.
-// Unless that is a repeat
-// or an error, the caller removes what is to be dropped and adds e, or calls
-// Withdraw.
+// Unless that is a repeat or an error, the caller removes what is to be dropped and
+// adds e, or calls Withdraw.
 func (x *Index[V]) Admit(e *Entry, size int, expires time.Duration, q Quota, now time.Duration) (a Admission[V]) {
 	if expires <= now {
 		a.Err = ErrExpired

@@ -108,7 +108,7 @@ func (m *Mesh) leaves(client crypto.PublicKey) {
 func (m *Mesh) tellOwner(client crypto.PublicKey, h *presence, owner crypto.PublicKey, now time.Time) {
 	here := frame.Here{Attachment: h.statement}
 	if owner == m.self {
-		m.note(client, m.self, attached{h.statement, h.notAfter}, now)
+		m.note(client, m.self, attached{h.statement, h.notAfter})
 		for _, holder := range m.holdersOf(client, now) {
 			m.fetchFrom(client, holder, now)
 		}
@@ -271,7 +271,7 @@ func (l *link) hears(payload []byte, now time.Time) error {
 		}
 		return nil
 	}
-	if !m.note(a.Client, l.key, attached{h.Attachment, a.NotAfter}, now) {
+	if !m.note(a.Client, l.key, attached{h.Attachment, a.NotAfter}) {
 		return nil
 	}
 	m.attested.put(a.Client, l.key)
@@ -288,7 +288,7 @@ func (l *link) hears(payload []byte, now time.Time) error {
 }
 
 // note keeps where a client is. Of too many places the one that ends first goes.
-func (m *Mesh) note(client, relay crypto.PublicKey, p attached, now time.Time) bool {
+func (m *Mesh) note(client, relay crypto.PublicKey, p attached) bool {
 	o := m.ownedOf(client)
 	old, known := o.places[relay]
 	if known && p.notAfter.Before(old.notAfter) || !known && !m.hasRoom(relay) {

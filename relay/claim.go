@@ -67,6 +67,9 @@ const (
 // A session that has an address moves to the new one: it leaves the queues for
 // games, and keeps groups and subscriptions. One that acknowledges cannot. The
 // same address again is only confirmed, with what waits in its inbox.
+//
+// The error is a *Refusal, or that of the inbox. It leaves the session the address
+// that it had, unless that was given up already for the new one: then the session ends.
 func (p *Port) Claim(c Claim) error {
 	if p.seat != nil && (c.Acks || p.out.window.on) {
 		return &Refusal{Code: CodeInternal, Err: errors.New("relay: the session has an address already")}

@@ -193,6 +193,7 @@ func (s *Server) Online(a Address) bool {
 // Flush has the inbox of an address looked through again, for entries whose lease
 // has ended, if a session has the address.
 func (s *Server) Flush(a Address) {
+	s.init()
 	if st := s.router.find(a); st != nil && s.Inbox != nil {
 		st.mu.Lock()
 		defer st.mu.Unlock()
@@ -211,6 +212,7 @@ func (s *Server) Flush(a Address) {
 // Tell tells the sessions of an address of a message of theirs, as if it had
 // been delivered here; the notice is borrowed.
 func (s *Server) Tell(a Address, n Notice) {
+	s.init()
 	var by outsider
 	by.openBatch()
 	defer by.closeBatch()

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -366,6 +368,32 @@ func TestShutdownOfNothing(t *testing.T) {
 	var s Server
 	assert.NoError(t, s.Close())
 	assert.NoError(t, s.Close())
+}
+
+// TestZeroServer: every method works on a server that has nothing and was not used yet.
+func TestZeroServer(t *testing.T) {
+	a := Address{Realm: RealmJSON, Name: "bob"}
+	for name, call := range map[string]func(*Server) any{
+		"Block":    func(s *Server) any { return s.Block(netip.MustParsePrefix("192.0.2.1/32"), time.Second) },
+		"Deliver":  func(s *Server) any { o, _ := s.Deliver(t.Context(), words{}, &Message{To: a}); return int(o.Status) },
+		"Drain":    func(s *Server) any { return s.Drain(t.Context()) },
+		"Flush":    func(s *Server) any { s.Flush(a); return 0 },
+		"Kick":     func(s *Server) any { return s.Kick(Match{Address: a}, nil) },
+		"Load":     func(s *Server) any { return int(s.Load()) },
+		"Online":   func(s *Server) any { return s.Online(a) },
+		"Remove":   func(s *Server) any { n, err := s.Remove(t.Context(), a, 1); require.NoError(t, err); return n },
+		"Sessions": func(s *Server) any { return len(slices.Collect(s.Sessions())) },
+		"Stats":    func(s *Server) any { return s.Stats().Held },
+		"Tell":     func(s *Server) any { s.Tell(a, Notice{}); return 0 },
+		"Waiting":  func(s *Server) any { return s.Waiting(a) },
+		"Watch":    func(s *Server) any { c, cancel := s.Watch(a); cancel(); return len(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := new(Server)
+			assert.Zero(t, call(s))
+			assert.NoError(t, s.Close())
+		})
+	}
 }
 
 func TestServe(t *testing.T) {

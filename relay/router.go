@@ -92,8 +92,8 @@ type origin interface {
 	settled(Receipt)
 }
 
-// route brings m to its recipient: to the live session, else to
-// another relay or the inbox.
+// route brings m to its recipient: to the live session, else to another relay or the
+// inbox.
 func (s *Server) route(m *Message, by origin) Outcome {
 	if m.received == 0 {
 		m.received = s.now()

@@ -51,6 +51,9 @@ type Conn interface {
 	// os.ErrDeadlineExceeded, and the same call may be made again.
 	Write(k Kind, msgs [][]byte) (n int, err error)
 
+	// SetReadDeadline and SetWriteDeadline set when Read and Write fail with
+	// os.ErrDeadlineExceeded, also those that are waiting just then. The zero time,
+	// which a Conn starts with, is never. A time that has passed counts at once.
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
 
@@ -66,6 +69,8 @@ type Conn interface {
 	// not wait for the peer. What an earlier Write left half written is abandoned.
 	Close(code uint16, reason string) error
 
+	// RemoteAddr returns where the peer is, as a trusted proxy says if there is one;
+	// the peer of a session in datagrams may move. It answers after Close too.
 	RemoteAddr() net.Addr
 
 	// Value returns what the medium knows of the connection under a key that its

@@ -129,7 +129,7 @@ func TestQuarantine(t *testing.T) {
 	} {
 		got := sotto(t, args...)
 		assert.Equal(t, exitFailed, got.code, args)
-		assert.Contains(t, got.errOut, tables[0]+" is damaged; restore a backup, or start with quarantine", args)
+		assert.Contains(t, got.errOut, tables[0]+" is damaged; restore a backup, or start with quarantine (sotto serve --quarantine)", args)
 	}
 	r := serve(t, "--data", data, "--quarantine")
 	r.wants(&r.errOut, "was damaged, has been moved aside.*messages=9[0-9] ")

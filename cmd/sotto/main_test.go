@@ -233,6 +233,8 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --drain soon", "drain"},
 		{"serve --origin https://example.org/path", "neither a host nor an origin"},
 		{"serve --origin a@b", "neither a host nor an origin"},
+		{"serve --origin *", "without --origin any page may connect"},
+		{"serve --origin https://*.example.org", "neither a host nor an origin"},
 		{"serve --log-level loud", "debug, info, warn or error"},
 		{"serve --log-format xml", "text or json"},
 		{"id extra", "takes no argument"},

@@ -27,7 +27,7 @@ type remote struct {
 func parseRemote(what, raw, ca string) (*remote, error) {
 	u, err := url.Parse(raw)
 	if err != nil || parameters(u.Scheme) == nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return nil, fmt.Errorf("%s is no URL of a relay, such as %s", what, defaultRelay)
+		return nil, fmt.Errorf("%s is no URL of a relay, such as %s: wanted are ws://, wss://, tcp:// or tls://, a host, and neither a user nor a #", what, defaultRelay)
 	}
 	r := &remote{url: u, ca: ca}
 	if !r.isWeb() && (u.Port() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" && u.RawQuery != "dialect=brep") {

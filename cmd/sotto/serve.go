@@ -238,12 +238,12 @@ func choice[T any](flag, value string, of map[string]T) (T, error) {
 // HTTPS on their usual ports.
 func parseOrigin(raw string) ([]string, error) {
 	u, err := url.Parse(raw)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && *u == (url.URL{Scheme: u.Scheme, Host: u.Host}) {
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && *u == (url.URL{Scheme: u.Scheme, Host: u.Host}) && !strings.Contains(raw, "*") {
 		return []string{raw}, nil
 	}
 	u, err = url.Parse("https://" + raw)
-	if err != nil || u.Hostname() == "" || *u != (url.URL{Scheme: "https", Host: u.Host}) {
-		return nil, fmt.Errorf("--origin %q is neither a host nor an origin such as https://example.org:8443", raw)
+	if err != nil || u.Hostname() == "" || *u != (url.URL{Scheme: "https", Host: u.Host}) || strings.Contains(raw, "*") {
+		return nil, fmt.Errorf("--origin %q is neither a host nor an origin such as https://example.org:8443 (without --origin any page may connect)", raw)
 	}
 	return []string{"https://" + raw, "http://" + raw}, nil
 }

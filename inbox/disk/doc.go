@@ -5,8 +5,8 @@
 // and State.Delete come after an fsync, which all that wait at that moment share.
 // The bytes of messages are on disk; what must be known to keep order, quotas
 // and leases is in memory, [inbox.Index], and is read back at Open (about 250
-// bytes for an entry of a recipient who has more, 700 for one who has none; a
-// second or two for a million).
+// bytes for an entry, 700 for one that is the only one of its recipient; a second
+// or two for a million).
 //
 // A DB takes no part in deciding what a message means, does not compress or
 // encrypt, and shares nothing between processes: a second one is refused with

@@ -98,7 +98,7 @@ type openError struct {
 func (e *openError) Error() string {
 	advice := e.advice
 	if e.damaged {
-		advice = "restore a backup, or start with quarantine to move it aside and keep what can be read"
+		advice = "restore a backup, or start with quarantine (sotto serve --quarantine), which moves it aside and keeps what can be read"
 	}
 	s := fmt.Sprintf("inbox store: %s %s; %s", e.path, e.what, advice)
 	if e.err != nil {

@@ -61,10 +61,7 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	c, err := newClient(config.withDefaults())
-	if err != nil {
-		return nil, err
-	}
+	c := newClient(config.withDefaults())
 	if err := cmp.Or(c.openStore(ctx), c.openKeys(ctx)); err != nil {
 		c.end(err)
 		return nil, err
@@ -85,7 +82,7 @@ func New(ctx context.Context, config *Config) (*Client, error) {
 	}
 }
 
-func newClient(cfg Config) (*Client, error) {
+func newClient(cfg Config) *Client {
 	c := &Client{
 		cfg:     cfg,
 		in:      newInbound(cfg.Remembered),
@@ -99,7 +96,7 @@ func newClient(cfg Config) (*Client, error) {
 	c.stand = newStanding(c.ask)
 	c.files = newFiles(c, cfg.Files)
 	c.life, c.kill = context.WithCancel(context.Background())
-	return c, nil
+	return c
 }
 
 func (c *Client) noLogin(err error) error {
@@ -219,9 +216,8 @@ func (c *Client) hand(ctx context.Context, together *crew, f func(*Letter) error
 
 // Close ends the Client. What waits in Send or for a letter returns, and messages
 // that have no receipt yet end with ErrClosed, or stay in the Store if there is one
-// (see Send). What has been given to the
-// connection, and that letters have been taken, is written, for which it waits a
-// second at most. Letters that have not been taken stay with the relay, also one
+// (see Send). What has been given to the connection, and that letters have been taken,
+// is written, for which it waits a second at most. Letters that have not been taken stay with the relay, also one
 // that is being handled: it comes again, even if it is taken after Close, unless it
 // was recorded in the Store before the next Client with that began.
 //

@@ -50,8 +50,7 @@ type Config struct {
 
 	// Groups says whether to take a group's key from somebody, who is its owner then.
 	// It is called by the goroutine that reads, for each key of a group that was not
-	// taken yet. Nil: none is taken,
-	// but of groups that the Store has.
+	// taken yet. Nil: none is taken, but of groups that the Store has.
 	Groups func(owner crypto.PublicKey, id crypto.GroupID) bool
 
 	// Credential returns a token for relays whose policy asks for one, such as
@@ -89,9 +88,9 @@ type Config struct {
 	// Store keeps what is to survive the program: messages that are pending, the
 	// ids of letters that were taken and of files that came, the keys of our cards and the
 	// cards of contacts, all for this Identity; keys are encrypted with what is derived
-	// from it. With it, see the package comment, nothing is lost or comes twice when the program is killed. It is the
-	// caller's, who closes it after the Client, and after all functions that got a
-	// Letter. Two Clients with one Identity do not share a Store at a time: each
+	// from it. With it, nothing is lost or comes twice when the program is killed (see
+	// the package comment). It is the caller's, who closes it after the Client, and
+	// after all functions that got a Letter. Two Clients with one Identity do not share a Store at a time: each
 	// would send what the other does, and the relay lets one of them in only.
 	// inbox/disk has one in a directory. Nil: the Client's memory.
 	Store inbox.State

@@ -398,8 +398,7 @@ func TestAllocs(t *testing.T) {
 	s, err := brep.Connect(t.Context(), conn, &brep.ClientOptions{Identity: self, ManualAck: true})
 	require.NoError(t, err)
 	require.NoError(t, s.Close()) // so that nothing is written, which is brep's to count
-	c, err := newClient(Config{Identity: self}.withDefaults())
-	require.NoError(t, err)
+	c := newClient(Config{Identity: self}.withDefaults())
 	require.NoError(t, c.openKeys(t.Context()))
 	defer c.kill()
 	f := inClear(identity(t, 2), self, []byte("hello"))

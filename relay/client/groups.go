@@ -254,7 +254,7 @@ func (c *Client) NewGroup(ctx context.Context) (*Group, error) {
 }
 
 // Group returns the group of an owner with an id. Its key may come later, from that
-// owner only, if Config.Groups accepts it; see [Group.Changed].
+// owner only, if Config.Groups accepts it; see [Group.Epoch].
 func (c *Client) Group(owner crypto.PublicKey, id crypto.GroupID) *Group {
 	return &Group{c, groupName{owner, id}}
 }

@@ -127,9 +127,8 @@ func TestGroupKeysTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner, other := identity(t, 1).Public(), identity(t, 2).Public()
 		store := inbox.NewMemoryState(nil)
-		c, err := newClient(Config{Identity: identity(t, 3), Store: store,
+		c := newClient(Config{Identity: identity(t, 3), Store: store,
 			Groups: func(k crypto.PublicKey, _ crypto.GroupID) bool { return k == owner }}.withDefaults())
-		require.NoError(t, err)
 		defer c.kill()
 		require.NoError(t, c.openKeys(t.Context()))
 		first, err := crypto.NewGroup()

@@ -193,8 +193,7 @@ func TestJournalDamage(t *testing.T) {
 // FuzzJournal: what is taken from a store is what would be put there.
 func FuzzJournal(f *testing.F) {
 	id := identity(f, 1)
-	c, err := newClient(Config{Identity: id}.withDefaults())
-	require.NoError(f, err)
+	c := newClient(Config{Identity: id}.withDefaults())
 	defer c.kill()
 	require.NoError(f, c.openKeys(context.Background()))
 	for _, o := range []sendOptions{{}, {frameType: frame.TypeData, until: Read}, {frameType: frame.TypeSignedData}} {

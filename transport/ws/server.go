@@ -22,8 +22,9 @@ type Options struct {
 
 	// Origins, if not empty, are the origins that browsers may connect from, as
 	// "https://example.org" or "http://example.org:8080". They match the
-	// Origin header by scheme, host (in any case) and port. A request without
-	// the header, as programs send it, is let in: it is not a browser's.
+	// Origin header by scheme, host (in any case) and port. One without a scheme
+	// matches none, and there are no wildcards. A request without the header, as
+	// programs send it, is let in: it is not a browser's.
 	Origins []string
 
 	// Subprotocols are offered to the client: the first that it asked for is

@@ -154,6 +154,9 @@ type ClientOptions struct {
 // *handshake.KeyMismatchError when it is another relay that asks for a proof, and
 // wraps ctx's error when the time was up.
 func Connect(ctx context.Context, dial transport.Dialer, o *ClientOptions) (*Client, error) {
+	if dial == nil {
+		return nil, errors.New("json: Connect has no Dialer") // here, since a panic in a goroutine of ours would end the program
+	}
 	c, err := newClient(dial, o)
 	if err != nil {
 		return nil, err

@@ -62,6 +62,8 @@ func TestClientRegisters(t *testing.T) {
 		assert.Error(t, o.attempt(&jsonmsg.ClientOptions{}), "neither")
 		assert.Error(t, o.attempt(&jsonmsg.ClientOptions{Address: "ann", Prove: true}), "nothing to prove")
 		assert.Error(t, o.attempt(&jsonmsg.ClientOptions{Address: "ann", Trust: new(handshake.MemoryTrust)}), "no relay address")
+		_, err := jsonmsg.Connect(t.Context(), nil, named("ann"))
+		assert.ErrorContains(t, err, "no Dialer")
 	})
 }
 

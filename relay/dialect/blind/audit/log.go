@@ -120,9 +120,8 @@ func (l *Log) Recent() []Line {
 }
 
 // Close writes what waits, as far as the sinks take it at once, and closes those
-// that are an io.Closer. The error says how many
-// lines were lost at the end, or what closing failed with. What is delivered
-// afterwards is kept in memory only.
+// that are an io.Closer. The error says how many lines were lost at the end, or what
+// closing failed with. What is delivered afterwards is kept in memory only.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.init()
