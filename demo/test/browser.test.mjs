@@ -321,6 +321,7 @@ test('rock, paper, scissors is played to its end', { skip }, async () => {
     await says(ben, 'The other one has chosen');
     assert.equal(await ben.page.locator('.rounds li').count(), round, 'nothing is shown yet');
     await ben.page.getByRole('button', { name: b }).click();
+    await both((p) => p.page.locator('.rounds li').nth(round).waitFor());
     await says(ann, score);
   }
   await Promise.all([says(ann, 'You have won.'), says(ben, 'You have lost.')]);
@@ -477,7 +478,7 @@ test('the policy of the page has the browser refuse what the page does not do', 
       else await attempt(() => (e.src = elsewhere));
       document.body.append(e);
     }
-    for (let n = 0; n < 100 && new Set(heard).size < 5; n++) await new Promise((resolve) => setTimeout(resolve, 100));
+    for (let n = 0; n < 600 && new Set(heard).size < 5; n++) await new Promise((resolve) => setTimeout(resolve, 100));
     return { heard: [...new Set(heard)].sort(), did, ran: window.ran };
   }, relay.url.replace('127.0.0.1', 'far.test'));
   assert.equal(refused.ran, undefined);

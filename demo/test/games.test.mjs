@@ -186,18 +186,20 @@ test('tables: two sit down, whoever comes first', async () => {
   assert.deepEqual(heard.slice(3), ['left']);
 });
 
+/** Lets n seconds pass. */
+async function pass(n) {
+  for (let i = 0; i < n; i++) {
+    mock.timers.tick(1000);
+    for (let k = 0; k < 10; k++) await null;
+  }
+}
+
 test('tables: who goes without a word has left', async () => {
-  for (const [how, seconds] of [['away', 10], ['taken', 15], ['failed', Infinity]]) {
+  for (const [how, seconds] of [['away', 15], ['taken', 15], ['failed', Infinity]]) {
     const { ann, ben, sent, away } = tablePair();
     const signal = new AbortController().signal;
     const [a, b] = await Promise.all([ann.sit('pong', signal), ben.sit('pong', signal)]);
     const heard = [];
-    const pass = async (n) => {
-      for (let i = 0; i < n; i++) {
-        mock.timers.tick(1000);
-        for (let k = 0; k < 10; k++) await null;
-      }
-    };
     a.listen(() => {}, () => heard.push('left'));
     await pass(60);
     assert.deepEqual(heard, [], 'he answers');
@@ -205,7 +207,7 @@ test('tables: who goes without a word has left', async () => {
     await pass(5);
     away.delete('ben');
     await pass(5);
-    away.set('ben', how); // which was not so twice in a row
+    away.set('ben', how);
     await pass(Math.min(seconds, 61) - 1);
     assert.deepEqual(heard, [], how);
     if (seconds === Infinity) continue;
@@ -218,6 +220,24 @@ test('tables: who goes without a word has left', async () => {
     assert.equal(sent.length, n, 'once');
     b.leave();
   }
+});
+
+test('tables: who has lost the relay, too, and comes back later, has not left', async () => {
+  const { ann, ben, away } = tablePair();
+  const signal = new AbortController().signal;
+  const [a] = await Promise.all([ann.sit('pong', signal), ben.sit('pong', signal)]);
+  const heard = [];
+  a.listen(() => {}, () => heard.push('left'));
+  let back;
+  away.set('ben', new Promise((resolve) => (back = resolve)));
+  await pass(24); // the first thing she asks waits for a connection
+  back('away');
+  away.set('ben', 'away');
+  await pass(10);
+  away.delete('ben');
+  await pass(60);
+  assert.deepEqual(heard, []);
+  a.leave();
 });
 
 test('tables: what belongs to another table is passed over', async () => {

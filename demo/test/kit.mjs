@@ -61,18 +61,26 @@ export class Relay {
   }
 }
 
+/**
+ * Returns a port that is free and stays so while no relay has it. One that the system
+ * chooses may be anybody's a moment later: these are below those.
+ */
 async function freePort() {
-  const s = createServer();
-  await new Promise((resolve) => s.listen(0, '127.0.0.1', resolve));
-  const { port } = s.address();
-  await new Promise((resolve) => s.close(resolve));
-  return port;
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const s = createServer();
+    const free = await new Promise((resolve) => s.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)));
+    if (!free) continue;
+    await new Promise((resolve) => s.close(resolve));
+    return port;
+  }
 }
 
 /** Starts the browser, which talks to nobody by itself. */
 export function launch() {
   return chromium.launch({
     executablePath: browser,
+    timeout: 120_000,
     args: [
       '--no-sandbox', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-gpu', '--disable-quic',
       '--disable-default-apps', '--no-first-run', '--disable-domain-reliability', '--disable-client-side-phishing-detection',
@@ -134,9 +142,13 @@ export class Person {
     return this.page.locator('#my-key').textContent();
   }
 
-  /** Chooses a page of the application. */
+  /** Chooses a page of the application, and waits until it is shown. */
   async go(name) {
-    await this.page.evaluate((hash) => (location.hash = hash), `#/${name}`);
+    await this.page.evaluate((hash) => new Promise((resolve) => {
+      if (location.hash === hash) return resolve();
+      addEventListener('hashchange', resolve, { once: true }); // which the application hears first
+      location.hash = hash;
+    }).then(() => undefined), `#/${name}`);
   }
 
   async add(other, name) {

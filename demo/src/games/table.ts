@@ -33,7 +33,6 @@ export interface Line {
 const patience = 20_000; // for a hello, ms
 const askEvery = 5000; // ms
 const mostUnanswered = 2; // asks; another interval later the other one has left
-const mostAway = 2; // times in a row that he is not here: once he may be connecting anew
 
 const half = /^[0-9a-f]{32}$/; // of a table
 
@@ -60,8 +59,8 @@ export class Table {
   private gone: (() => void) | undefined;
   private asking: ReturnType<typeof setInterval> | undefined;
   private asked = false; // and it is not on its way yet
+  private waited = false; // for a connection
   private unanswered = 0;
-  private away = 0;
   private closed = false;
   private hello!: () => void;
   readonly ready = new Promise<void>((resolve) => (this.hello = resolve));
@@ -118,14 +117,15 @@ export class Table {
 
   /** Asks whether the other one is still there: a page that is closed has no time to say so. */
   private async ask(): Promise<void> {
-    if (this.asked) return; // it is we who have no connection
+    if (this.asked) return void (this.waited = true); // it is we who have no connection
     if (this.unanswered >= mostUnanswered) return this.miss();
     this.asked = true;
+    this.waited = false;
     this.unanswered++;
     const sent = await this.post({ ask: true }, true);
     this.asked = false;
-    if (sent === 'failed') this.unanswered--;
-    if (sent === 'away' && ++this.away >= mostAway) this.miss();
+    // What has waited goes out as soon as the relay is back, when he may not be there yet.
+    if (sent === 'failed' || this.waited) this.unanswered--;
   }
 
   /** The other one is gone, and is told so if he comes back. */
@@ -148,7 +148,7 @@ export class Table {
       return this.hello();
     }
     if (p.from !== this.theirs || p.to !== this.mine) return;
-    this.unanswered = this.away = 0;
+    this.unanswered = 0;
     if (p.left) return this.end();
     if (p.ask) return void this.post({}, true);
     if (p.data === undefined) return;

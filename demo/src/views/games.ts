@@ -19,7 +19,7 @@ export interface Playing {
 export type PlayGame = (table: Table, say: (text: string) => void, over: (text: string) => void) => Playing;
 
 const games: { name: Game; title: string; about: string; play: PlayGame }[] = [
-  { name: 'tic-tac-toe', title: 'Tic-tac-toe', about: 'Three in a row. Who is away for ten seconds has left.', play: playTicTacToe },
+  { name: 'tic-tac-toe', title: 'Tic-tac-toe', about: 'Three in a row. Who is away for fifteen seconds has left.', play: playTicTacToe },
   { name: 'rock-paper-scissors', title: 'Rock, paper, scissors', about: 'Both commit before either shows, so nobody cheats. Two rounds win. Who does not show within 20 seconds loses.', play: playRPS },
   { name: 'pong', title: 'Pong', about: 'Real time: thirty sealed messages a second that nobody keeps. Three points win.', play: playPong },
 ];

@@ -104,7 +104,7 @@ test('a buffer may be used again once a call has returned', async () => {
   await assert.rejects(sent[2]!, { code: 'closed' });
 });
 
-test('a client ends while it waits for a token', { timeout: 20_000 }, async () => {
+test('a client ends while it waits for a token', { timeout: 60_000 }, async () => {
   const { client } = await start({}, { token: () => new Promise(() => undefined) });
   const ended = assert.rejects(client.connect(), { code: 'closed' });
   await turn();
@@ -248,7 +248,7 @@ test('a relay that asks and does not take the answers is left', async () => {
   relay.buffered = 0;
 });
 
-test('a relay that sends more small frames than can be looked at is left, in time', { timeout: 60_000 }, async () => {
+test('a relay that sends more small frames than can be looked at is left, in time', { timeout: 120_000 }, async () => {
   const { relay, client } = await start();
   const told = next<SottoError>((f) => client.on('disconnected', (e) => f(e.error)));
   await client.connect();

@@ -73,7 +73,7 @@ test('the Go client reads what we send, and we read what it sends', async () => 
   await alice.send(goKey, 'from a browser');
   await alice.send(goKey, { name: 'b.bin', bytes: Uint8Array.of(1, 2, 3) });
   await alice.send(goKey, 'signed too', { protection: 'signed' });
-  const shown = await go.run('recv', '--json', '--idle', '2s', '--dir', go.path('files'));
+  const shown = await go.receive(3, '--json', '--dir', go.path('files'));
   const lines = shown.trim().split('\n').map((line) => JSON.parse(line) as Record<string, string>);
   assert.equal(lines.length, 3);
   assert.match(shown, /from a browser/);
@@ -98,8 +98,9 @@ test('large files go to the Go client and come from it', async () => {
   const goKey = await go.key();
   const alice = await newClient(relay, { acceptFile: () => true });
   const file = randomBytes(5_000_000); // which is more than a message may have
-  const receiving = go.run('recv', '--idle', '10s', '--dir', go.path('files'));
+  const receiving = go.start('recv', '--follow', '--dir', go.path('files'));
   await alice.sendFile(goKey, new Blob([file]), { name: 'from-a-browser.bin' });
+  receiving.child.kill('SIGINT');
   await receiving;
   assert.ok(file.equals(readFileSync(go.path('files/from-a-browser.bin'))));
 
@@ -145,7 +146,7 @@ test('an identity moves to the Go client', async () => {
   go.useIdentity(await identity.export());
   assert.equal(await go.key(), identity.key);
   await alice.send(identity.key, 'wherever you are');
-  assert.match(await go.run('recv', '--idle', '2s'), /wherever you are/);
+  assert.match(await go.receive(1), /wherever you are/);
 });
 
 test('messages sent while there is no connection go out, in order, once there is', async () => {

@@ -131,13 +131,13 @@ test('a letter is handed over once and acknowledged, however often it comes', as
   for (const f of [first, second, first]) conn.send(f.type, f);
   const spare = await conn.frame(Type.ack); // of the two that the relay keeps now; nothing was read yet
   assert.deepEqual([hex(spare.payload.subarray(32, 48)), isZero(spare.payload.subarray(48))], [hex(first.id), true]);
-  await wait(20);
+  await conn.seen();
   assert.deepEqual(texts, ['first']);
   assert.equal(conn.got.filter((f) => f.type === Type.ack).length, 1);
   conn.end(); // and the relay brings both again
   const again = await relay.conn(1);
   for (const f of [first, second]) again.send(f.type, f);
-  await wait(50);
+  await again.seen();
   release();
   const { payload } = await again.frame(Type.ack);
   await until(() => texts.length > 1 && again.got.filter((f) => f.type === Type.ack).reduce((n, f) => n + f.payload.length, 0) >= 224);

@@ -27,6 +27,13 @@ export class FakeConn {
     this.socket.end(code, reason);
   }
 
+  /** Waits until the client has looked at all that was sent. */
+  async seen(): Promise<void> {
+    const before = this.got.filter((f) => f.type === Type.pong).length;
+    this.send(Type.ping, { payload: new Uint8Array(8) });
+    await this.frame(Type.pong, before);
+  }
+
   /** Answers a request with fields, or refuses it. */
   respond(f: Frame, fields: object): void {
     const { req, t } = JSON.parse(new TextDecoder().decode(f.payload)) as { req: number; t: string };

@@ -7,7 +7,7 @@ import { decodeControl, decodePart, encodeControl, encodePart, type FilePart, La
 import { FileReceiver } from '../src/filereceive.js';
 import { FileSender } from '../src/filesend.js';
 import { type FileProgress, Identity } from '../src/index.js';
-import { closeClients, idleClient, newClient, type Relay, scratch, startRelay } from './relay.js';
+import { closeClients, freePort, idleClient, newClient, type Relay, scratch, startRelay } from './relay.js';
 import { bytes } from './vectors.js';
 
 let relay: Relay;
@@ -211,8 +211,8 @@ test('a file waits for a receiver who is away, and an abort tells him', async ()
 
 test('a file goes on after the relay was away', async () => {
   const data = scratch();
-  let other = await startRelay(['--data', data]);
-  const port = Number(new URL(other.url).port);
+  const port = await freePort();
+  let other = await startRelay(['--data', data], port);
   const [sender, bob] = [await newClient(other), await newClient(other, { acceptFile: () => true })];
   const file = randomBytes(12_000_000);
   const whole = new Promise<FileProgress>((resolve) => bob.on('file', (p) => p.whole && resolve(p)));

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { setTimeout as wait } from 'node:timers/promises';
 import { type Bytes, hex, random, utf8 } from '../src/bytes.js';
 import { decodeCard, sealKeyOf } from '../src/crypto/card.js';
 import { type Content, ContentType } from '../src/crypto/content.js';
@@ -109,9 +108,10 @@ test('what a relay hands over without an id, or beyond the window, is bounded', 
   const { public: sender } = await Identity.generate();
   const to = Uint8Array.from(Buffer.from(client.key, 'hex')) as Bytes;
   for (let i = 0; i < 600; i++) conn.send(Type.data, { sender, payload: to });
-  await wait(100);
+  await conn.seen();
   go();
-  await wait(100);
+  await until(() => heard >= 512);
+  await conn.seen();
   assert.equal(heard, 512);
   for (let i = 0; i < 3; i++) conn.send(Type.data, { sender, payload: to });
   await until(() => heard === 515); // there is room again
@@ -174,8 +174,9 @@ test('a room has a number of members', async () => {
   const room = await join();
   assert.equal(room.members, 3);
   relay.conns[0]!.end();
-  await until(() => answers.length === 0);
-  await wait(20);
+  await (await relay.conn(1)).request('join_room');
+  await relay.conns[1]!.seen();
+  assert.deepEqual(answers, []);
   assert.equal(room.members, 3);
 });
 

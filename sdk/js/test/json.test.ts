@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { fromBase64 } from '../src/bytes.js';
 import { Identity, MemoryStorage } from '../src/index.js';
 import { addressOfKey, JsonClient, type JsonClientOptions, type JsonMessage, type JsonPublication } from '../src/json/index.js';
-import { next, type Relay, scratch, startRelay, until, WebSocket } from './relay.js';
+import { freePort, next, type Relay, scratch, startRelay, until, WebSocket } from './relay.js';
 import { cases, root } from './vectors.js';
 
 let relay: Relay;
@@ -137,8 +137,8 @@ test('topics, rooms and matches', async () => {
 });
 
 test('after a lost connection it is registered and subscribed again', async () => {
-  let other = await startRelay();
-  const port = Number(new URL(other.url).port);
+  const port = await freePort();
+  let other = await startRelay([], port);
   const c = await newClient({}, other);
   const got: string[] = [];
   await c.subscribe('news', (p) => got.push(p.ct));

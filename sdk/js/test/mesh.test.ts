@@ -1,14 +1,13 @@
 // Relays of different operators: what a client says so that its messages follow it.
 
 import assert from 'node:assert/strict';
-import { createServer } from 'node:net';
 import { after, afterEach, mock, test } from 'node:test';
 import { attachment, keepAttached } from '../src/attach.js';
 import { fromBase64, hex, view } from '../src/bytes.js';
 import { Identity, type Letter, SottoError } from '../src/index.js';
 import { Requests } from '../src/requests.js';
 import { bytes, cases } from './vectors.js';
-import { closeClients, idleClient, newClient, next, startRelay } from './relay.js';
+import { closeClients, freePort, idleClient, newClient, next, startRelay } from './relay.js';
 
 after(closeClients);
 afterEach(() => mock.timers.reset());
@@ -72,16 +71,6 @@ test('a relay is told again at half time, sooner if it was not ready, and not at
   await keepAttached(identity, relay, requests, (e) => errors.push(e.code), new AbortController().signal);
   assert.deepEqual(errors, ['expired']);
 });
-
-/** Returns a port that is free. */
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
-}
 
 test('mail follows its owner from relay to relay', async () => {
   const ports = [await freePort(), await freePort()];

@@ -4,7 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { isFilter, isTopic, matches } from '../src/filters.js';
 import type { Gap, Publication } from '../src/index.js';
 import { Identity } from '../src/index.js';
-import { closeClients, idleClient, newClient, next, type Relay, scratch, startRelay, until } from './relay.js';
+import { closeClients, freePort, idleClient, newClient, next, type Relay, scratch, startRelay, until } from './relay.js';
 import { cases } from './vectors.js';
 
 const clear = { clear: true } as const;
@@ -105,8 +105,8 @@ test('matches', async () => {
 
 test('after the relay has come back, subscriptions, rooms and searches are there again, and the gap is told', async () => {
   const data = scratch();
-  let other = await startRelay(['--data', data]);
-  const there = Number(new URL(other.url).port);
+  const port = await freePort();
+  let other = await startRelay(['--data', data], port);
   const [alice, bob] = [await newClient(other), await newClient(other)];
   const got: string[] = [];
   await bob.subscribe('news/#', (p) => got.push(p.text), clear);
@@ -116,7 +116,7 @@ test('after the relay has come back, subscriptions, rooms and searches are there
   const gaps = next<Gap>((f) => bob.on('gap', f), 2);
   const back = Promise.all([next((f) => alice.on('connected', f)), next((f) => bob.on('connected', f))]);
   await other.stop('SIGKILL');
-  other = await startRelay(['--data', data], there);
+  other = await startRelay(['--data', data], port);
   assert.deepEqual(await gaps, [{ topic: 'news/#' }, { room: 'room' }]);
   await back;
   await bob.capabilities(); // answered after what is asked again by itself

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, execFile, type PromiseWithChild, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -30,7 +31,24 @@ export interface Relay {
   stop(signal?: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
-/** Starts a relay on a port of its own, or the one given. */
+/**
+ * Returns a port that is free and stays so while no relay has it. One that the system
+ * chooses may be anybody's a moment later: these are below those.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    const free = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!free) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
+}
+
+/** Starts a relay on a port of its own, or on one of freePort, on which it can be started again. */
 export async function startRelay(args: string[] = [], port = 0): Promise<Relay> {
   const ready = join(scratch(), 'ready');
   const child: ChildProcess = spawn(
@@ -75,6 +93,19 @@ export class GoClient {
     if (command !== 'id') files.push('--relay', this.relay.url, '--known-relays', join(this.dir, 'relays'));
     const env = { ...process.env, XDG_CONFIG_HOME: this.dir, HOME: this.dir };
     return promisify(execFile)(program, [command, ...files, ...args], { env, timeout: 120_000 });
+  }
+
+  /** Receives until so many lines are shown, and returns what is. */
+  async receive(lines: number, ...args: string[]): Promise<string> {
+    const run = this.start('recv', '--follow', ...args);
+    let shown = '';
+    const enough = new Promise<void>((resolve) => run.child.stdout!.on('data', (s: string) => {
+      shown += s;
+      if (shown.split('\n').length > lines) resolve();
+    }));
+    await Promise.race([enough, run]);
+    run.child.kill('SIGINT');
+    return (await run).stdout;
   }
 
   /** Its key. */
