@@ -80,6 +80,7 @@ func (p *process) end() {
 		p.lines = append(p.lines, p.out.Text())
 	}
 	require.NoError(p.t, p.cmd.Wait(), "%s\n%s", strings.Join(p.lines, "\n"), p.cmd.Stderr)
+	time.Sleep(time.Second) // nothing says when the relay has seen it
 }
 
 func TestConversation(t *testing.T) {
