@@ -318,3 +318,79 @@ func TestNowhereTwice(t *testing.T) {
 		w.balanced()
 	})
 }
+
+// Messages that a relay did not have the recipient for keep their order, also where the
+// answers to those that followed come when they have been sent again.
+func TestNowhereInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := w.start("a", "")
+		settle()
+		r := a.rogue(identity(t, 151))
+		alice, bob := a.attach(identity(t, 1)), identity(t, 2)
+		r.here(bob)
+		texts := []string{"one", "two", "three"}
+		for _, text := range texts {
+			alice.text(bob, text)
+		}
+		for range texts {
+			f := r.gets(frame.TypeData)
+			r.receipt(&f, frame.ReceiptRefused, frame.CodeNotHere)
+		}
+		assert.ElementsMatch(t, []string{"one:2", "two:2", "three:2"}, alice.hears(time.Second))
+		assert.Equal(t, texts, a.login(bob).hears(time.Second))
+		w.balanced()
+	})
+}
+
+// What a relay sent before it learned that a recipient or a sender is not where it was
+// thought to be does not come before what was refused, if that has changed meanwhile.
+func TestRefusedUntilHeard(t *testing.T) {
+	for _, spoofed := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			b := w.start("b", "")
+			settle()
+			r := b.rogue(identity(t, 151))
+			r.mute.Store(true)
+			alice, bob := identity(t, 1), identity(t, 2)
+			code := frame.CodeNotHere
+			var at *client
+			if spoofed {
+				at, code = b.attach(bob), frame.CodeSpoofedSender
+				old := b.login(alice)
+				r.data(alice, bob, "one")
+				synctest.Wait()
+				old.close()
+			} else {
+				r.data(alice, bob, "one")
+				synctest.Wait()
+				at = b.attach(bob)
+			}
+			r.data(alice, bob, "two")
+			var ping frame.Brep
+			for i := range 2 {
+				f := r.gets(frame.TypeReceipt)
+				got, err := frame.DecodeLinkReceipt(f.Payload)
+				assert.NoError(t, err)
+				assert.Equal(t, frame.ReceiptRefused, got.Status)
+				assert.Equal(t, code, got.Code)
+				if i == 0 {
+					ping = r.gets(frame.TypePing)
+				}
+			}
+			assert.Empty(t, at.hears(time.Second))
+			if spoofed { // the other relay keeps them, and sends what comes then
+				r.say(frame.TypePong, ping.Payload)
+			} else {
+				r.data(alice, bob, "one")
+				r.data(alice, bob, "two")
+			}
+			r.data(alice, bob, "three")
+			want := []string{"one", "two", "three"}
+			if spoofed {
+				want = want[2:]
+			}
+			assert.Equal(t, want, at.hears(time.Second))
+			w.balanced()
+		})
+	}
+}

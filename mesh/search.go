@@ -1,7 +1,9 @@
 package mesh
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
@@ -401,6 +403,7 @@ func (m *Mesh) notHere(it *item, l *link, now time.Time) {
 			i--
 		}
 	}
+	slices.SortFunc(items, func(x, y *item) int { return cmp.Compare(x.n, y.n) }) // older ones may not have been answered
 	if it.again {
 		for _, it := range items {
 			m.back(it)
