@@ -254,6 +254,32 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// They do so also when there were copies of later ones in the inbox meanwhile.
+func TestFlushBehindCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, words{acks: true, settled: func(Receipt) {}})
+		alice, to := b.as("alice"), Address{Realm: 1, Name: "bob"}
+		alice.say("send bob 1")
+		alice.expect("stored")
+		leased, err := b.Inbox.Lease(t.Context(), to, time.Now().Add(time.Hour), 1)
+		require.NoError(t, err)
+		require.Len(t, leased, 1)
+		bob := b.as("bob")
+		synctest.Wait()
+		alice.say("send bob 2")
+		bob.expect("alice 2")
+		time.Sleep(time.Minute) // it is stored as well
+		require.NoError(t, b.Inbox.Release(t.Context(), to, 1))
+		b.Flush(to)
+		bob.silent()
+		bob.say("ack alice 2")
+		bob.expect("alice 1")
+		bob.say("ack alice 1")
+		synctest.Wait()
+		assert.Zero(t, b.balance().Held)
+	})
+}
+
 // silence is a dialect that turns its sessions into those of another.
 type silence struct{ then Dialect }
 
