@@ -332,6 +332,7 @@ func TestNowhereInOrder(t *testing.T) {
 		for _, text := range texts {
 			alice.text(bob, text)
 		}
+		synctest.Wait()
 		for range texts {
 			f := r.gets(frame.TypeData)
 			r.receipt(&f, frame.ReceiptRefused, frame.CodeNotHere)

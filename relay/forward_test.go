@@ -39,6 +39,7 @@ func (c *courier) event(format string, a ...any) {
 	c.events = append(c.events, fmt.Sprintf(format, a...))
 }
 
+func (c *courier) Comes(Address)  {}
 func (c *courier) Came(a Address) { c.event("came %s", a.Name) }
 func (c *courier) Went(a Address) { c.event("went %s", a.Name) }
 func (c *courier) Kept(a Address) { c.event("kept %s", a.Name) }
