@@ -86,7 +86,11 @@ func (m *Mesh) back(it *item) {
 // no room.
 func (m *Mesh) carry(it *item, l *link, now time.Time) {
 	if it.size() > messageMost || len(l.window) > 0 && (len(l.window) >= windowMessages || l.bytes+it.size() > windowBytes) {
-		m.back(it)
+		if m.flying[it.to] != nil && it.size() <= messageMost { // which may come back, and would be stored behind it
+			m.awaitLanding(it, now)
+		} else {
+			m.back(it)
+		}
 		return
 	}
 	flags, hops := it.f.Flags, uint8(0)
@@ -105,7 +109,7 @@ func (m *Mesh) carry(it *item, l *link, now time.Time) {
 		m.later(func() { it.f.Settle(relay.Outcome{Status: relay.Delivered}) })
 		return
 	}
-	if len(l.window) == 0 {
+	if len(l.window) == 0 && !l.recalled {
 		l.progress = now
 	}
 	if l.index[it.key] != nil { // the same id again: one receipt is for one of them
@@ -150,6 +154,26 @@ func (m *Mesh) landed(it *item) (last bool) {
 func (m *Mesh) land(it *item) {
 	if m.landed(it) {
 		m.goOn(it.to)
+	}
+}
+
+// recall gives back what is on its way to a client, before what came later is stored:
+// there may be no answer, and then it would be stored behind that. What arrives all the same
+// is known there when it comes again. Of a client that never attached nothing moves, so
+// it would get both.
+func (m *Mesh) recall(client crypto.PublicKey) {
+	f := m.flying[client]
+	if f == nil || !m.attested.has(client) || !m.mayLend(f.l) {
+		return
+	}
+	f.l.recalled = true
+	for i := 0; i < len(f.l.window); i++ {
+		if it := f.l.window[i]; it.to == client {
+			f.l.take(it.key)
+			m.landed(it)
+			m.back(it)
+			i--
+		}
 	}
 }
 
@@ -213,6 +237,9 @@ func (l *link) receipt(payload []byte, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := message{r.Sender, r.ID}
+	if l.recalled {
+		l.recalled, l.progress = false, now
+	}
 	if it := l.take(key); it != nil {
 		l.progress = now
 		if len(l.window) > 0 && l.window[0].n < it.n && l.window[0].over.IsZero() {

@@ -40,6 +40,7 @@ type link struct {
 	bytes    int    // of window
 	carried  uint64 // messages that were in window
 	progress time.Time
+	recalled bool // messages were given back, and no receipt has come since
 	used     time.Time
 	owed     int       // messages and entries that came and are not answered
 	listed   time.Time // relays were sent
@@ -367,7 +368,7 @@ func (m *Mesh) lookAtLinks(now time.Time) {
 			m.end(l, &relay.Refusal{Code: relay.CodeDenied, Reason: "no link with this relay any more"})
 		case now.UnixNano()-l.heard.Load() > silenceMost.Nanoseconds():
 			m.end(l, &relay.Refusal{Code: relay.CodeGoingAway, Reason: "nothing heard for too long"})
-		case len(l.window) > 0 && now.Sub(l.progress) > receiptTime:
+		case (len(l.window) > 0 || l.recalled) && now.Sub(l.progress) > receiptTime:
 			m.end(l, &relay.Refusal{Code: relay.CodeOverloaded, Reason: "no receipts"})
 		case len(l.window) > 0 || l.owed > 0 || len(l.entries) > 0:
 		case l.retired && now.Sub(l.used) > retiredFor:
