@@ -62,7 +62,7 @@ func (m *Mesh) Forward(f *relay.Forwarded) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.phase != running {
+	if m.phase != running && m.backing[to] == 0 { // else it goes behind those
 		return false
 	}
 	m.place(&item{f: f, to: to, key: message{from, f.ID}}, time.Now())

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/internal/race"
+	"github.com/sotto-relay/sotto/relay"
 )
 
 func TestTwoRelays(t *testing.T) {
@@ -420,4 +423,38 @@ func TestRefusedUntilHeard(t *testing.T) {
 			w.balanced()
 		})
 	}
+}
+
+// A slowPut takes its time for one message.
+type slowPut struct {
+	inbox.Store
+	id relay.ID
+}
+
+func (s slowPut) Put(ctx context.Context, e *inbox.Entry, q inbox.Quota, done func(inbox.Result)) {
+	if e.ID == s.id {
+		time.Sleep(time.Second)
+	}
+	s.Store.Put(ctx, e, q, done)
+}
+
+// When the mesh ends and the relay goes on, what is new is stored behind what the mesh
+// gives back.
+func TestEndInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := &node{w: w, name: "a", id: relayID(t, "a"), store: slowPut{inbox.NewMemory(nil), textID("one")}, state: inbox.NewMemoryState(nil)}
+		a.run("")
+		settle()
+		r := a.rogue(identity(t, 151))
+		alice, bob := a.attach(identity(t, 1)), identity(t, 2)
+		r.here(bob)
+		alice.text(bob, "one")
+		synctest.Wait()
+		a.cancel()
+		synctest.Wait()
+		alice.text(bob, "two")
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []string{"one", "two"}, a.login(bob).hears(time.Second))
+		w.balanced()
+	})
 }
