@@ -62,7 +62,7 @@ func (m *Mesh) Forward(f *relay.Forwarded) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.phase != running {
+	if m.phase != running && m.backing[to] == 0 { // else it goes behind those
 		return false
 	}
 	m.place(&item{f: f, to: to, key: message{from, f.ID}}, time.Now())
@@ -86,7 +86,11 @@ func (m *Mesh) back(it *item) {
 // no room.
 func (m *Mesh) carry(it *item, l *link, now time.Time) {
 	if it.size() > messageMost || len(l.window) > 0 && (len(l.window) >= windowMessages || l.bytes+it.size() > windowBytes) {
-		m.back(it)
+		if m.flying[it.to] != nil && it.size() <= messageMost { // which may come back, and would be stored behind it
+			m.awaitLanding(it, now)
+		} else {
+			m.back(it)
+		}
 		return
 	}
 	flags, hops := it.f.Flags, uint8(0)
@@ -105,7 +109,7 @@ func (m *Mesh) carry(it *item, l *link, now time.Time) {
 		m.later(func() { it.f.Settle(relay.Outcome{Status: relay.Delivered}) })
 		return
 	}
-	if len(l.window) == 0 {
+	if len(l.window) == 0 && !l.recalled {
 		l.progress = now
 	}
 	if l.index[it.key] != nil { // the same id again: one receipt is for one of them
@@ -150,6 +154,26 @@ func (m *Mesh) landed(it *item) (last bool) {
 func (m *Mesh) land(it *item) {
 	if m.landed(it) {
 		m.goOn(it.to)
+	}
+}
+
+// recall gives back what is on its way to a client, before what came later is stored:
+// there may be no answer, and then it would be stored behind that. What arrives all the same
+// is known there when it comes again. Of a client that never attached nothing moves, so
+// it would get both.
+func (m *Mesh) recall(client crypto.PublicKey) {
+	f := m.flying[client]
+	if f == nil || !m.attested.has(client) || !m.mayLend(f.l) {
+		return
+	}
+	f.l.recalled = true
+	for i := 0; i < len(f.l.window); i++ {
+		if it := f.l.window[i]; it.to == client {
+			f.l.take(it.key)
+			m.landed(it)
+			m.back(it)
+			i--
+		}
 	}
 }
 
@@ -213,6 +237,9 @@ func (l *link) receipt(payload []byte, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := message{r.Sender, r.ID}
+	if l.recalled {
+		l.recalled, l.progress = false, now
+	}
 	if it := l.take(key); it != nil {
 		l.progress = now
 		if len(l.window) > 0 && l.window[0].n < it.n && l.window[0].over.IsZero() {
@@ -318,9 +345,11 @@ func (l *link) message(f *frame.Brep, msg []byte, now time.Time) error {
 			return err
 		}
 	}
+	on := course{f.Sender, crypto.PublicKey(f.Payload)}
 	if m.srv.Online(addressOf(f.Sender)) {
 		// Forged; or its sender is at both relays, or was there: the other one keeps it.
 		l.refuse(key, frame.CodeSpoofedSender)
+		l.turnAway(on, key, frame.CodeSpoofedSender)
 		return nil
 	}
 	switch {
@@ -329,6 +358,13 @@ func (l *link) message(f *frame.Brep, msg []byte, now time.Time) error {
 		return nil
 	case m.inTheClear(f.Type):
 		l.refuse(key, frame.CodeDenied)
+		return nil
+	}
+	if code := l.turnedAway(on, key); code != 0 {
+		l.refuse(key, code)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		l.wasted(now)
 		return nil
 	}
 	if key.id != (relay.ID{}) && l.isRepeat(key, m.sum(f), now) {
@@ -341,8 +377,56 @@ func (l *link) message(f *frame.Brep, msg []byte, now time.Time) error {
 	}
 	if o := l.port.Arrive(&msgOut); o.Status != relay.Pending {
 		l.settle(key, o)
+		if o.Status == relay.Refused && o.Code == relay.CodeNotHere {
+			l.turnAway(on, key, frame.CodeNotHere)
+		}
 	}
 	return nil
+}
+
+// A course is what the order of messages is kept on.
+type course struct{ from, to crypto.PublicKey }
+
+// A turn is a message that was refused and will come again, here or another way.
+type turn struct {
+	key  message
+	code frame.Code
+	ping uint64 // the PONG comes when the other relay knows
+}
+
+// turnAway has those refused that follow a message which was: they must not come
+// before it if they could be taken by now. That ends when the other relay knows.
+func (l *link) turnAway(on course, key message, code frame.Code) {
+	if _, before := l.away[on]; before || key.id == (relay.ID{}) || len(l.away) >= windowMessages {
+		return
+	}
+	l.pings++
+	l.away[on] = turn{key, code, l.pings}
+	f := frame.Brep{Type: frame.TypePing, Sender: l.m.self, Payload: binary.BigEndian.AppendUint64(nil, l.pings)}
+	l.port.Reply(transport.Binary, f.Append(nil))
+}
+
+// turnedAway says with which code a message is refused for that; 0: it is not.
+func (l *link) turnedAway(on course, key message) frame.Code {
+	t, ok := l.away[on]
+	if ok && t.key == key { // it is sent again
+		delete(l.away, on)
+		return 0
+	}
+	return t.code
+}
+
+// heardOf takes PONG.
+func (l *link) heardOf(pong []byte) {
+	if len(pong) != 8 {
+		return
+	}
+	n := binary.BigEndian.Uint64(pong)
+	for on, t := range l.away {
+		if t.ping <= n {
+			delete(l.away, on)
+		}
+	}
 }
 
 // inTheClear says whether frames of a type are refused, since a relay could read them.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/inbox"
 	"github.com/sotto-relay/sotto/internal/race"
+	"github.com/sotto-relay/sotto/relay"
 )
 
 func TestTwoRelays(t *testing.T) {
@@ -264,7 +267,7 @@ func TestLegacyClients(t *testing.T) {
 }
 
 // A link that is slow holds up what goes over it, and nothing else; what it has no room
-// for is stored.
+// for waits, or is stored.
 func TestSlowLink(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start("a", "")
@@ -282,13 +285,39 @@ func TestSlowLink(t *testing.T) {
 		f := s.gets(frame.TypeData)
 		assert.Equal(t, "hello", string(f.Payload[32:]))
 		synctest.Wait()
-		assert.Equal(t, more, a.stored())
+		assert.Zero(t, a.stored()) // it may have to go behind what comes back
 		a.mesh.mu.Lock()
 		assert.Len(t, a.mesh.links[r.id.Public()].window, windowMessages)
 		a.mesh.mu.Unlock()
 		s.receipt(&f, frame.ReceiptHandedOver, 0)
 		settle()                          // r has not answered for 10 s
 		assert.Equal(t, 1000, a.stored()) // of one sender
+		w.balanced()
+	})
+}
+
+// What a link has no room for is stored behind what it has, for which there may be no
+// answer.
+func TestSlowLinkInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := w.start("a", "")
+		settle()
+		r := a.rogue(identity(t, 151))
+		alice, bob := a.attach(identity(t, 1)), identity(t, 2)
+		r.here(bob)
+		key := bob.Public()
+		const messages, size = 10, 1 << 20
+		for i := range messages {
+			alice.send(frame.TypeData, textID(fmt.Sprint(i)), frame.FlagReceipt, append(key[:], make([]byte, size)...))
+			synctest.Wait()
+		}
+		settle() // r has not answered for 10 s
+		assert.Equal(t, messages, a.stored())
+		at := a.login(bob)
+		for i := range messages {
+			f := at.next()
+			assert.Equal(t, textID(fmt.Sprint(i)), f.ID)
+		}
 		w.balanced()
 	})
 }
@@ -314,6 +343,117 @@ func TestNowhereTwice(t *testing.T) {
 		synctest.Wait()
 		s.receipt(&f, frame.ReceiptRefused, frame.CodeNotHere)
 		assert.ElementsMatch(t, []string{"one:2", "two:2"}, alice.hears(time.Second))
+		assert.Equal(t, []string{"one", "two"}, a.login(bob).hears(time.Second))
+		w.balanced()
+	})
+}
+
+// Messages that a relay did not have the recipient for keep their order, also where the
+// answers to those that followed come when they have been sent again.
+func TestNowhereInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := w.start("a", "")
+		settle()
+		r := a.rogue(identity(t, 151))
+		alice, bob := a.attach(identity(t, 1)), identity(t, 2)
+		r.here(bob)
+		texts := []string{"one", "two", "three"}
+		for _, text := range texts {
+			alice.text(bob, text)
+		}
+		synctest.Wait()
+		for range texts {
+			f := r.gets(frame.TypeData)
+			r.receipt(&f, frame.ReceiptRefused, frame.CodeNotHere)
+		}
+		assert.ElementsMatch(t, []string{"one:2", "two:2", "three:2"}, alice.hears(time.Second))
+		assert.Equal(t, texts, a.login(bob).hears(time.Second))
+		w.balanced()
+	})
+}
+
+// What a relay sent before it learned that a recipient or a sender is not where it was
+// thought to be does not come before what was refused, if that has changed meanwhile.
+func TestRefusedUntilHeard(t *testing.T) {
+	for _, spoofed := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			b := w.start("b", "")
+			settle()
+			r := b.rogue(identity(t, 151))
+			r.mute.Store(true)
+			alice, bob := identity(t, 1), identity(t, 2)
+			code := frame.CodeNotHere
+			var at *client
+			if spoofed {
+				at, code = b.attach(bob), frame.CodeSpoofedSender
+				old := b.login(alice)
+				r.data(alice, bob, "one")
+				synctest.Wait()
+				old.close()
+			} else {
+				r.data(alice, bob, "one")
+				synctest.Wait()
+				at = b.attach(bob)
+			}
+			r.data(alice, bob, "two")
+			var ping frame.Brep
+			for i := range 2 {
+				f := r.gets(frame.TypeReceipt)
+				got, err := frame.DecodeLinkReceipt(f.Payload)
+				assert.NoError(t, err)
+				assert.Equal(t, frame.ReceiptRefused, got.Status)
+				assert.Equal(t, code, got.Code)
+				if i == 0 {
+					ping = r.gets(frame.TypePing)
+				}
+			}
+			assert.Empty(t, at.hears(time.Second))
+			if spoofed { // the other relay keeps them, and sends what comes then
+				r.say(frame.TypePong, ping.Payload)
+			} else {
+				r.data(alice, bob, "one")
+				r.data(alice, bob, "two")
+			}
+			r.data(alice, bob, "three")
+			want := []string{"one", "two", "three"}
+			if spoofed {
+				want = want[2:]
+			}
+			assert.Equal(t, want, at.hears(time.Second))
+			w.balanced()
+		})
+	}
+}
+
+// A slowPut takes its time for one message.
+type slowPut struct {
+	inbox.Store
+	id relay.ID
+}
+
+func (s slowPut) Put(ctx context.Context, e *inbox.Entry, q inbox.Quota, done func(inbox.Result)) {
+	if e.ID == s.id {
+		time.Sleep(time.Second)
+	}
+	s.Store.Put(ctx, e, q, done)
+}
+
+// When the mesh ends and the relay goes on, what is new is stored behind what the mesh
+// gives back.
+func TestEndInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := &node{w: w, name: "a", id: relayID(t, "a"), store: slowPut{inbox.NewMemory(nil), textID("one")}, state: inbox.NewMemoryState(nil)}
+		a.run("")
+		settle()
+		r := a.rogue(identity(t, 151))
+		alice, bob := a.attach(identity(t, 1)), identity(t, 2)
+		r.here(bob)
+		alice.text(bob, "one")
+		synctest.Wait()
+		a.cancel()
+		synctest.Wait()
+		alice.text(bob, "two")
+		time.Sleep(5 * time.Second)
 		assert.Equal(t, []string{"one", "two"}, a.login(bob).hears(time.Second))
 		w.balanced()
 	})

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -198,6 +199,29 @@ func (m *Mesh) forgetTold(relay crypto.PublicKey) {
 		delete(h.told, relay)
 	}
 	m.voters.changed()
+}
+
+// Comes has a client's mail stay here (relay.Forwarder).
+func (m *Mesh) Comes(a relay.Address) {
+	client, ok := clientOf(a)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.mail[client]
+	if h == nil {
+		return
+	}
+	m.heldNoMore(client)
+	if x := h.lending; x != nil {
+		var seqs []uint64
+		for e := range x.out {
+			x.gone(e)
+			seqs = append(seqs, e.seq)
+		}
+		m.check(m.srv.Inbox.Release(context.WithoutCancel(m.ctx), a, seqs...))
+	}
 }
 
 // Came says that a client has a session here (relay.Forwarder).

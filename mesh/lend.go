@@ -204,25 +204,30 @@ func (m *Mesh) lendSome(ctx context.Context, x *lending, room, bytes int, now ti
 		if room <= 0 || bytes <= 0 {
 			return true, nil
 		}
-		leased, err := m.srv.Inbox.Lease(ctx, to, now.Add(leaseFor), e.Seq)
-		if err != nil {
+		switch lent, err := m.lendOne(ctx, x, e, now); {
+		case err != nil:
 			return false, err
+		case lent:
+			room--
+			bytes -= len(e.Data)
+			more = true
 		}
-		if len(leased) == 0 {
-			continue
-		}
-		x.tries[e.Seq]++
-		room--
-		bytes -= len(e.Data)
-		more = true
-		m.mu.Lock()
-		m.lendOne(x, e, now)
-		m.mu.Unlock()
 	}
 	return more, nil
 }
 
-func (m *Mesh) lendOne(x *lending, e *inbox.Entry, now time.Time) {
+// lendOne leases and sends an entry, unless it is leased or the lending is to end.
+func (m *Mesh) lendOne(ctx context.Context, x *lending, e *inbox.Entry, now time.Time) (ok bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x.stop {
+		return true, nil // the next round ends it
+	}
+	leased, err := m.srv.Inbox.Lease(ctx, addressOf(x.client), now.Add(leaseFor), e.Seq)
+	if err != nil || len(leased) == 0 {
+		return false, err
+	}
+	x.tries[e.Seq]++
 	l := x.l
 	flags := e.Flags
 	if e.Form == frame.FormLegacy {
@@ -235,7 +240,7 @@ func (m *Mesh) lendOne(x *lending, e *inbox.Entry, now time.Time) {
 	l.lent += lends.size
 	x.left--
 	if l.ended { // the next round releases it
-		return
+		return true, nil
 	}
 	if from, ok := clientOf(e.From); ok {
 		key := message{from, e.ID}
@@ -251,6 +256,7 @@ func (m *Mesh) lendOne(x *lending, e *inbox.Entry, now time.Time) {
 	l.used = now
 	entry := frame.Entry{Number: lends.number, Expires: e.Expires, Frame: onLink(e.Data, flags+1<<4, e.ID)}
 	m.send(l, frame.TypeEntry, entry.Append(nil))
+	return true, nil
 }
 
 // gone takes an entry out of those under way.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -30,12 +31,17 @@ type link struct {
 	control  *rate.Limiter    // of frames that are no messages, and of messages that are of no use here
 	gossip   *rate.Limiter    // of relays that are suggested
 
+	// Owned by Receive.
+	away  map[course]turn // whose messages are refused
+	pings uint64          // that were sent for that
+
 	// Under m.mu.
 	window   []*item // sent, and no receipt yet, in order
 	index    map[message]*item
 	bytes    int    // of window
 	carried  uint64 // messages that were in window
 	progress time.Time
+	recalled bool // messages were given back, and no receipt has come since
 	used     time.Time
 	owed     int       // messages and entries that came and are not answered
 	listed   time.Time // relays were sent
@@ -129,6 +135,7 @@ func (m *Mesh) Accept(p *relay.Port, peer handshake.Peer) error {
 // begin makes l a link. The caller is a session of l.port's.
 func (m *Mesh) begin(l *link) error {
 	now := time.Now()
+	l.away = make(map[course]turn)
 	l.index, l.entries, l.lendings = make(map[message]*item), make(map[uint64]*lent), make(map[*lending]struct{})
 	l.control = rate.NewLimiter(controlRate, controlBurst)
 	l.gossip = rate.NewLimiter(gossipRate, gossipBurst)
@@ -338,9 +345,13 @@ func (l *link) receiveControl(f *frame.Brep, now time.Time) error {
 		if len(f.Payload) != 8 {
 			return frame.ErrMalformed
 		}
-		pong := frame.Brep{Type: frame.TypePong, Sender: l.m.self, Payload: f.Payload}
-		l.port.Reply(transport.Binary, pong.Append(nil))
-	case frame.TypePong, frame.TypeGoAway, frame.TypeError:
+		// Behind what has been decided to send: it says that what came before is known.
+		l.m.mu.Lock()
+		l.m.send(l, frame.TypePong, bytes.Clone(f.Payload))
+		l.m.mu.Unlock()
+	case frame.TypePong:
+		l.heardOf(f.Payload)
+	case frame.TypeGoAway, frame.TypeError:
 	case frame.TypeHandshake:
 		return &relay.Refusal{Code: relay.CodeDenied, Reason: "the handshake is over"}
 	default:
@@ -358,7 +369,7 @@ func (m *Mesh) lookAtLinks(now time.Time) {
 			m.end(l, &relay.Refusal{Code: relay.CodeDenied, Reason: "no link with this relay any more"})
 		case now.UnixNano()-l.heard.Load() > silenceMost.Nanoseconds():
 			m.end(l, &relay.Refusal{Code: relay.CodeGoingAway, Reason: "nothing heard for too long"})
-		case len(l.window) > 0 && now.Sub(l.progress) > receiptTime:
+		case (len(l.window) > 0 || l.recalled) && now.Sub(l.progress) > receiptTime:
 			m.end(l, &relay.Refusal{Code: relay.CodeOverloaded, Reason: "no receipts"})
 		case len(l.window) > 0 || l.owed > 0 || len(l.entries) > 0:
 		case l.retired && now.Sub(l.used) > retiredFor:

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -507,6 +508,39 @@ func TestNewPassesMail(t *testing.T) {
 		r.receipt(&f, frame.ReceiptHandedOver, 0)
 		synctest.Wait()
 		assert.Equal(t, 1, a.stored())
+		w.balanced()
+	})
+}
+
+// A patient store takes its time to delete.
+type patient struct{ inbox.Store }
+
+func (p patient) Delete(ctx context.Context, to inbox.Address, seqs ...uint64) (int, error) {
+	time.Sleep(time.Second)
+	return p.Store.Delete(ctx, to, seqs...)
+}
+
+// Whoever comes home while his mail is being moved gets it before what is new.
+func TestHomeBeforeMail(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		n := &node{w: w, name: "a", id: relayID(w.t, "a"), store: patient{inbox.NewMemory(nil)}, state: inbox.NewMemoryState(nil)}
+		n.run("")
+		settle()
+		r := n.rogue(identity(t, 151))
+		alice, id := n.attach(identity(t, 1)), identity(t, 2)
+		alice.text(id, "moved")
+		alice.text(id, "one")
+		settle()
+		r.here(id)
+		f := frame.Fetch{Attachment: crypto.Attach(id, r.id.Public(), time.Now().Add(time.Hour)), Max: 10}
+		r.say(frame.TypeFetch, f.Append(nil))
+		e := r.gets(frame.TypeEntry)
+		r.gets(frame.TypeEntry) // and is not answered
+		r.say(frame.TypeDone, e.Payload[:8])
+		synctest.Wait()
+		bob := n.login(id)
+		alice.text(id, "two")
+		assert.Equal(t, []string{"one", "two"}, bob.hears(5*time.Second))
 		w.balanced()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ type rogue struct {
 	in   chan frame.Brep
 	gone chan struct{}
 	end  error
+	mute atomic.Bool // answers no PING by itself
 
 	writing sync.Mutex
 }
@@ -69,7 +71,7 @@ func (r *rogue) read() {
 		f, err := frame.DecodeBrep(bytes.Clone(msg))
 		switch {
 		case err != nil:
-		case f.Type == frame.TypePing:
+		case f.Type == frame.TypePing && !r.mute.Load():
 			r.say(frame.TypePong, f.Payload)
 		default:
 			select {

@@ -1,7 +1,9 @@
 package mesh
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sotto-relay/sotto/crypto"
@@ -71,9 +73,7 @@ func (m *Mesh) place(it *item, now time.Time) {
 	case m.phase != running:
 		m.back(it)
 	case f != nil && (online || !known || m.links[p.relay] != f.l):
-		s := &search{client: it.to, phase: landing, until: now.Add(2 * receiptTime)}
-		m.searches[it.to] = s
-		m.await(s, it)
+		m.awaitLanding(it, now)
 	case online:
 		m.back(it)
 	case known && p.nowhere:
@@ -101,6 +101,13 @@ func (m *Mesh) place(it *item, now time.Time) {
 	}
 }
 
+// awaitLanding has a message wait for the end of a flight.
+func (m *Mesh) awaitLanding(it *item, now time.Time) {
+	s := &search{client: it.to, phase: landing, until: now.Add(2 * receiptTime)}
+	m.searches[it.to] = s
+	m.await(s, it)
+}
+
 // await has a message wait for the end of a search. If there is no room, all that
 // wait are stored, in order.
 func (m *Mesh) await(s *search, it *item) {
@@ -109,6 +116,7 @@ func (m *Mesh) await(s *search, it *item) {
 	s.bytes += n
 	m.waiting += n
 	if len(s.waiting) > 1 && s.bytes > searchBytes || m.waiting > waitingMost {
+		m.recall(s.client)
 		m.empty(s, m.back)
 	}
 }
@@ -127,6 +135,7 @@ func (m *Mesh) empty(s *search, each func(*item)) {
 func (m *Mesh) giveUp(s *search) {
 	delete(m.searches, s.client)
 	m.tell(s, nil)
+	m.recall(s.client)
 	m.empty(s, m.back)
 }
 
@@ -173,6 +182,10 @@ func (m *Mesh) missing(s *search, now time.Time) {
 // dispatch sends a message to where its recipient is. While older ones are stored
 // here that can go there, they are fetched from there, and it goes behind them.
 func (m *Mesh) dispatch(it *item, p place, l *link, now time.Time) {
+	if s := m.searches[it.to]; s != nil { // one before it found no room
+		m.await(s, it)
+		return
+	}
 	if !p.attached || !m.mayLend(l) || m.backing[it.to] == 0 && !m.srv.Waiting(addressOf(it.to)) {
 		m.carry(it, l, now)
 		return
@@ -401,6 +414,7 @@ func (m *Mesh) notHere(it *item, l *link, now time.Time) {
 			i--
 		}
 	}
+	slices.SortFunc(items, func(x, y *item) int { return cmp.Compare(x.n, y.n) }) // older ones may not have been answered
 	if it.again {
 		for _, it := range items {
 			m.back(it)

@@ -118,8 +118,9 @@ func (n *node) run(peers string, set ...func(*Config)) {
 		_ = n.srv.Serve(n.net, brep.Dialect{Identity: n.id, Mesh: n.mesh, Durable: true, Advertise: cfg.Advertise})
 	})
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.nodes[addressFor(n.name)] = n
+	w.mu.Unlock()
+	synctest.Wait() // until its mesh is up
 }
 
 // stop shuts a relay down. Its stores stay.

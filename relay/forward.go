@@ -8,7 +8,8 @@ import (
 // A Forwarder brings messages to recipients who are connected to another relay,
 // and hears of what it has to know for that. Its methods are called from any
 // goroutine, must not block, and may be called under locks of the server's: before
-// they return they call nothing of the server but Online and Waiting.
+// they return they call nothing of the server but Online and Waiting, and Release of its
+// Inbox.
 type Forwarder interface {
 	Follower
 
@@ -16,6 +17,11 @@ type Forwarder interface {
 	// behind such messages, and calls its Settle or Return once, later. False: it
 	// does not carry messages of this kind.
 	Forward(*Forwarded) bool
+
+	// Comes says that an address is about to get a session. Entries of its inbox that
+	// are leased for another relay are released when it returns, or what is new would
+	// come before them.
+	Comes(Address)
 
 	// Came and Went say that an address has got a session, and has none any more.
 	// At the time of the call that may have changed again (Server.Online).
@@ -69,7 +75,13 @@ func (s *Server) forward(m *Message, by origin, o offer) bool {
 	return true
 }
 
-// came and went tell the Forwarder of a seat's session.
+// comes, came and went tell the Forwarder of a seat's session.
+func (s *Server) comes(st *seat) {
+	if s.Mesh != nil && !s.online(st.addr) {
+		s.Mesh.Comes(st.addr)
+	}
+}
+
 func (s *Server) came(st *seat) {
 	if s.Mesh != nil {
 		s.Mesh.Came(st.addr)

@@ -39,6 +39,7 @@ func (c *courier) event(format string, a ...any) {
 	c.events = append(c.events, fmt.Sprintf(format, a...))
 }
 
+func (c *courier) Comes(Address)  {}
 func (c *courier) Came(a Address) { c.event("came %s", a.Name) }
 func (c *courier) Went(a Address) { c.event("went %s", a.Name) }
 func (c *courier) Kept(a Address) { c.event("kept %s", a.Name) }
@@ -251,6 +252,32 @@ func TestFlush(t *testing.T) {
 		bob.expect("alice 3")
 		bob.silent()
 		b.balance()
+	})
+}
+
+// They do so also when there were copies of later ones in the inbox meanwhile.
+func TestFlushBehindCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, words{acks: true, settled: func(Receipt) {}})
+		alice, to := b.as("alice"), Address{Realm: 1, Name: "bob"}
+		alice.say("send bob 1")
+		alice.expect("stored")
+		leased, err := b.Inbox.Lease(t.Context(), to, time.Now().Add(time.Hour), 1)
+		require.NoError(t, err)
+		require.Len(t, leased, 1)
+		bob := b.as("bob")
+		synctest.Wait()
+		alice.say("send bob 2")
+		bob.expect("alice 2")
+		time.Sleep(time.Minute) // it is stored as well
+		require.NoError(t, b.Inbox.Release(t.Context(), to, 1))
+		b.Flush(to)
+		bob.silent()
+		bob.say("ack alice 2")
+		bob.expect("alice 1")
+		bob.say("ack alice 1")
+		synctest.Wait()
+		assert.Zero(t, b.balance().Held)
 	})
 }
 

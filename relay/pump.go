@@ -95,6 +95,7 @@ func (s *Server) runPump(st *seat, p *Port, found *backlog, done chan struct{}) 
 		if st.again && st.tenure == found.tenure && !st.backlog && !p.out.owes() {
 			// Nothing is queued that is still in the inbox, so it can be read again.
 			st.again, st.backlog, next = false, true, 1
+			p.out.forgetCopies()
 		}
 		over := st.tenure != found.tenure || !st.backlog
 		if over && !p.out.owes() {

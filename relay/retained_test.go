@@ -265,6 +265,9 @@ func TestRetainedStateIsSlow(t *testing.T) {
 		for i := range 1000 {
 			alice.say("keep a %d", i)
 			alice.expect(fmt.Sprintf("a alice %d", i))
+			if i == 0 {
+				synctest.Wait() // it is being written, alone
+			}
 		}
 		for i := range 99 {
 			alice.say("keep %d x", i)

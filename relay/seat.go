@@ -213,6 +213,7 @@ func (s *Server) sit(st *seat, p *Port, c *Claim) (old *Port, err error) {
 	}
 	st.order.Lock()
 	defer st.order.Unlock()
+	s.comes(st) // before the inbox is read
 	st.mu.Lock()
 	p.rank = p.id
 	if c.Latest {

@@ -64,8 +64,11 @@ type slot struct {
 
 // live says whether the slot is the only place where its message is.
 func (s *slot) live() bool {
-	return (s.class == message || s.class == awaiting) && !s.acked && s.seq == 0 && (s.copy == nil || s.copy.refused())
+	return (s.class == message || s.class == awaiting) && !s.acked && !s.isStored()
 }
+
+// isStored says whether the message is in the inbox, or on its way there.
+func (s *slot) isStored() bool { return s.seq != 0 || s.copy != nil && !s.copy.refused() }
 
 // A batch is a run of slots with their bytes.
 type batch struct {

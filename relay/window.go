@@ -124,10 +124,11 @@ func (o *outbox) acknowledge(from Address, id ID) (delivered int, awaited, flush
 	defer o.mu.Unlock()
 	w := &o.window
 	b, s := o.awaited(from, id, false)
-	if s != nil && s.seq != 0 && (w.live > 0 || o.out != nil) {
+	if s != nil && s.isStored() && (w.live > 0 || o.out != nil) {
 		// It may have been sent a second time: its sender did not learn that it is stored
-		// before the relay was started anew. One acknowledgement ends one of the two, and
-		// the entry, which comes before all that is newer, is kept longer.
+		// before the relay was started anew, or it is no longer remembered. One
+		// acknowledgement ends one of the two, and the entry, which comes before all that
+		// is newer, is kept longer.
 		if second, again := o.awaited(from, id, true); again != nil {
 			b, s = second, again
 		}
@@ -201,7 +202,7 @@ func (o *outbox) answered() bool {
 	return true
 }
 
-// awaited finds a slot that waits, of a message that came live if live is set.
+// awaited finds a slot that waits, of a message that is not in the inbox if live is set.
 // Acknowledgements come in order as a rule, so it is at the front.
 func (o *outbox) awaited(from Address, id ID, live bool) (*batch, *slot) {
 	for _, b := range o.window.batches {
@@ -214,7 +215,7 @@ func (o *outbox) awaited(from Address, id ID, live bool) (*batch, *slot) {
 			return o.out, s
 		}
 		for i := o.done; i < len(o.out.slots); i++ {
-			if s := &o.out.slots[i]; s.id == id && s.from == from && !(live && s.seq != 0) && o.window.wants(s) {
+			if s := &o.out.slots[i]; s.id == id && s.from == from && !(live && s.isStored()) && o.window.wants(s) {
 				return o.out, s
 			}
 		}
@@ -227,7 +228,7 @@ func (b *batch) find(from Address, id ID, live bool, end int) *slot {
 		b.head++
 	}
 	for i := b.head; i < end; i++ {
-		if s := &b.slots[i]; s.class == awaiting && s.id == id && s.from == from && !(live && s.seq != 0) {
+		if s := &b.slots[i]; s.class == awaiting && s.id == id && s.from == from && !(live && s.isStored()) {
 			return s
 		}
 	}

@@ -95,6 +95,35 @@ func TestWindowOfRepeats(t *testing.T) {
 	})
 }
 
+// Likewise where the relay has forgotten it, and it was stored since it had not been
+// acknowledged for too long.
+func TestWindowOfForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, &Server{Inbox: memory()}, words{acks: true, settled: func(Receipt) {}})
+		alice, bob := b.as("alice"), b.as("bob")
+		synctest.Wait()
+		for _, id := range []string{"1", "2"} {
+			alice.say("send bob %s", id)
+			bob.expect("alice " + id)
+		}
+		time.Sleep(time.Minute)
+		alice.say("send bob 1")
+		bob.expect("alice 1")
+		bob.say("ack alice 1") // the repeat
+		synctest.Wait()
+		b.balance()
+		_ = bob.Close(1000, "")
+		synctest.Wait()
+		bob = b.as("bob")
+		for _, id := range []string{"1", "2"} {
+			bob.expect("alice " + id)
+			bob.say("ack alice %s", id)
+		}
+		bob.silent()
+		assert.Zero(t, b.balance().Held)
+	})
+}
+
 // What needs no acknowledgement is not held up.
 func TestWindowOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 
 // A relay remembers for a while what became of the messages of each sender. One
 // that comes again is answered with that, and not delivered again (spec native.md,
-// "Delivery"). What was refused is forgotten: it may be tried again.
+// "Delivery"). What was refused at the door may be tried again, in the session that has
+// been told: who was cut off before does not know, and has sent others behind it.
 const (
 	rememberFor = 10 * time.Minute
 	rememberMax = 4096 // of one sender
@@ -33,6 +34,7 @@ type memory struct {
 	all   int // rememberAll, except in tests
 
 	mu      sync.Mutex
+	number  uint32 // of the last session
 	senders map[crypto.PublicKey]*sent
 	gone    list.List // of *sent that have no session, since the longest time first
 	places  int       // of all senders
@@ -69,6 +71,7 @@ type fate struct {
 	signature uint64        // a hash of it
 	came      time.Duration // since memory.start
 	asks      *session      // where the message came again before there was an outcome
+	told      uint32        // the number of the session that knows that it was refused at the door
 }
 
 // An outcome is what a receipt says of a message. The zero value stands for a
@@ -161,15 +164,24 @@ func (m *memory) reserve(x *sent, n int) bool {
 	return true
 }
 
+// numbered returns the number of a new session, which is not zero.
+func (m *memory) numbered() uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.number = max(m.number+1, 1)
+	return m.number
+}
+
 // recall returns the fate of a message that has come before, else nil, and
-// remembers it from now on. The caller holds mu, as for all that follows.
-func (x *sent) recall(m *frame.Brep) *fate {
+// remembers it from now on. by is the number of the session where it has come. The
+// caller holds mu, as for all that follows.
+func (x *sent) recall(m *frame.Brep, by uint32) *fate {
 	signature := m.Signature[:]
 	if m.Signature == [64]byte{} {
 		signature = m.Payload // what it would be of
 	}
 	now, hash := x.memory.now(), maphash.Bytes(x.memory.seed, signature)
-	if f := x.find(m.ID); f != nil && f.signature == hash && now-f.came < rememberFor {
+	if f := x.find(m.ID); f != nil && f.signature == hash && now-f.came < rememberFor && (f.told == 0 || f.told != by) {
 		return f
 	}
 	for x.first != x.next && now-x.at(x.first).came >= rememberFor {
@@ -186,18 +198,21 @@ func (x *sent) recall(m *frame.Brep) *fate {
 
 // learn notes what became of a message. It returns false for what is out of date
 // already: a receipt is never followed by one that says less. asks is where the
-// message has come again meanwhile, if it has.
-func (x *sent) learn(id relay.ID, o outcome) (asks *session, news bool) {
+// message has come again meanwhile, if it has; else the session numbered by is told.
+func (x *sent) learn(id relay.ID, o outcome, by uint32) (asks *session, news bool) {
 	f := x.find(id)
 	switch {
-	case f == nil:
+	case f == nil, f.told != 0:
 		return nil, true
 	case o.status < f.status && f.status <= frame.ReceiptAcknowledged:
 		return nil, false
 	}
 	asks, f.asks = f.asks, nil
 	if f.status == 0 && o.status == frame.ReceiptRefused {
-		delete(x.index, id)
+		f.told = by
+		if asks != nil {
+			f.told = asks.number
+		}
 	}
 	f.outcome = o
 	return asks, true

@@ -29,7 +29,7 @@ func numbered(n int) *frame.Brep {
 func (x *sent) remembers(f *frame.Brep) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.recall(f) != nil
+	return x.recall(f, 1) != nil
 }
 
 // TestMemoryAgainstAList: at random, it knows what a list of all that came does.
@@ -56,7 +56,7 @@ func TestMemoryAgainstAList(t *testing.T) {
 				f := numbered(random.IntN(6000))
 				o := outcome{status: frame.ReceiptStatus(1 + random.IntN(5))}
 				x.mu.Lock()
-				_, news := x.learn(f.ID, o)
+				_, news := x.learn(f.ID, o, 1)
 				x.mu.Unlock()
 				c := newest[f.ID]
 				if c == nil || !c.known {
@@ -74,7 +74,7 @@ func TestMemoryAgainstAList(t *testing.T) {
 				c := newest[f.ID]
 				repeat := c != nil && c.known && c.f.Signature == f.Signature && time.Since(c.when) < rememberFor
 				x.mu.Lock()
-				got := x.recall(f)
+				got := x.recall(f, 1)
 				if repeat {
 					require.NotNil(t, got)
 					require.Equal(t, c.outcome, got.outcome)

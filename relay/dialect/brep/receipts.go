@@ -15,11 +15,14 @@ func (s *session) isRepeat(f *frame.Brep) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	first := x.recall(f)
+	first := x.recall(f, s.number)
 	if first == nil {
 		return false
 	}
 	s.port.Ignored("repeat")
+	if first.told != 0 {
+		first.told = s.number
+	}
 	switch {
 	case first.status == 0:
 		first.asks = s
@@ -47,7 +50,7 @@ func (s *session) report(id relay.ID, flags uint8, o outcome, must bool) {
 	if x := s.sent; x != nil && id != (relay.ID{}) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		asks, news := x.learn(id, o)
+		asks, news := x.learn(id, o, s.number)
 		switch {
 		case !news:
 			return
@@ -134,6 +137,6 @@ func (c *common) Follow(sender relay.Address, n relay.Notice) {
 	if x := c.memory.find(crypto.PublicKey([]byte(sender.Name))); x != nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.learn(n.ID, o)
+		x.learn(n.ID, o, 0)
 	}
 }

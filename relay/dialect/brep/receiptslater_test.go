@@ -406,6 +406,46 @@ func TestRefusedIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestRefusedUnheard: who was cut off before he could hear that a message was refused
+// hears it when he sends it again. If it were taken then, it would come after what he
+// sent behind it.
+func TestRefusedUnheard(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		bubble(t, func(r *rig) {
+			withInbox(r)
+			r.server.Limits.Dialects = map[string]relay.DialectLimits{"brep": {InboxMessages: 1}}
+			if slow {
+				r.server.Inbox = &later{r.server.Inbox, make(chan func(), 10)}
+			}
+		}, func(t *testing.T, r *rig) {
+			p := &pair{r, r.login(identity(t, 1), formExtended), identity(t, 2)}
+			const receipt = frame.FlagReceipt
+			send := func(id byte) {
+				p.alice.send(p.alice.sealed(p.bob, id, receipt, ""))
+				synctest.Wait()
+				if l, ok := r.server.Inbox.(*later); ok && len(l.puts) > 0 {
+					(<-l.puts)()
+				}
+			}
+			send(1)
+			send(2) // is refused
+			b := p.comes()
+			require.EqualValues(t, 1, b.took().ID[0])
+			send(3)
+			p.alice.leave() // without having read any of that
+			p.alice = r.login(p.alice.id, formExtended)
+			for i, want := range []frame.ReceiptStatus{stored, refused, handedOver} {
+				send(byte(i + 1))
+				p.alice.hears(byte(i+1), want)
+			}
+			require.EqualValues(t, 3, b.took().ID[0])
+			b.nothing()
+			send(2) // who has heard it may try again
+			p.alice.hears(2, handedOver)
+		})
+	}
+}
+
 // TestSharedSenders: with two sessions of one key, both hear what becomes of a
 // message later.
 func TestSharedSenders(t *testing.T) {

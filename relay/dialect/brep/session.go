@@ -14,7 +14,7 @@ import (
 )
 
 // A session is the relay's side of one connection. After the handshake dialect,
-// port, key, form, common and sent do not change, and Settled and Notify read no
+// port, key, form, common, sent and number do not change, and Settled and Notify read no
 // more than those, but for the answer to a find_match.
 type session struct {
 	dialect  Dialect
@@ -24,6 +24,7 @@ type session struct {
 	form     uint8
 	common   *common
 	sent     *sent         // by the peer, before; nil in a legacy session
+	number   uint32        // in the memory; zero in a legacy session
 	msg      relay.Message // the one that is being sent, so that none is allocated
 	asked    *request      // the find_match that is being answered
 	life     life
@@ -134,7 +135,7 @@ func (s *session) authenticate(ctx context.Context, f frame.Brep) error {
 	}
 	if peer.Version == 2 {
 		s.form = formExtended
-		s.sent = s.common.memory.enter(s.key)
+		s.sent, s.number = s.common.memory.enter(s.key), s.common.memory.numbered()
 	}
 	s.port.SetForm(s.form)
 	err = s.port.Claim(relay.Claim{
