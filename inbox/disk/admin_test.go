@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/internal/race"
 )
 
 func TestOperators(t *testing.T) {
@@ -179,8 +180,11 @@ func TestDamagedState(t *testing.T) {
 // room, in the directory or in memory.
 func TestGrowth(t *testing.T) {
 	n := 20_000
-	if *full {
+	switch {
+	case *full:
 		n = 1_000_000
+	case race.Enabled:
+		t.Skip("long, and one goroutine puts")
 	}
 	dir := t.TempDir()
 	db, err := Open(dir, &Options{tune: func(o *pebble.Options) { o.MemTableSize = 1 << 20 }})
