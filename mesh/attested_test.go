@@ -96,6 +96,7 @@ func TestClaimAfterRestart(t *testing.T) {
 		a.run("")
 		settle()
 		r, alice := a.rogue(identity(t, 152)), a.login(identity(t, 1))
+		synctest.Wait() // until there is the link
 		alice.text(bob, "one")
 		r.gets(frame.TypeWhere)
 		r.say(frame.TypeAt, (&frame.At{Client: bob.Public()}).Append(nil))

@@ -118,7 +118,7 @@ func simulate(w *world, r *result) {
 		w.join(ctx, true, w.nodes[i/clientsEach])
 	}
 	time.Sleep(apart + 10*time.Second) // links opened for that are closed, and made anew if they are to stay
-	w.lookUp(r)
+	w.lookUp(r, w.idle())
 	if *faults {
 		w.t.Log(r.cost()) // of many relays the rest takes long
 		w.endure(r)
@@ -137,11 +137,19 @@ func (w *world) converge() time.Duration {
 	return time.Since(begin)
 }
 
+// idle returns what links cost that are opened within the time of a round, and for no
+// lookup: owners are reminded.
+func (w *world) idle() cost {
+	before := w.total(opening)
+	time.Sleep(apart)
+	return w.total(opening).less(before)
+}
+
 // lookUp has one client of each relay write to a stranger elsewhere, several times.
-func (w *world) lookUp(r *result) {
+func (w *world) lookUp(r *result, idle cost) {
 	begin, found, opened, queries, kept := time.Now(), w.total(finding), w.total(opening), w.total(querying), w.total(upkeep)
-	lookups := 0
-	for round := 0; lookups < lookupsFew; round++ {
+	lookups, round := 0, 0
+	for ; lookups < lookupsFew; round++ {
 		for i := range w.nodes {
 			// From relay to relay: never to the same client from the same relay.
 			to := (i + 1 + (round*7+i)%(len(w.nodes)-1)) % len(w.nodes)
@@ -154,8 +162,9 @@ func (w *world) lookUp(r *result) {
 	w.allArrived()
 	require.Equal(w.t, queries, w.total(querying), "owners were enough")
 	r.asked = w.total(finding).less(found).per(float64(lookups))
-	r.opened = w.total(finding).less(found).plus(w.total(opening).less(opened)).per(float64(lookups))
-	r.upkeep = w.total(upkeep).less(kept).per(time.Since(begin).Seconds() * float64(len(w.nodes)))
+	idle = idle.per(1 / float64(round)) // in all rounds
+	r.opened = w.total(finding).less(found).plus(w.total(opening).less(opened).less(idle)).per(float64(lookups))
+	r.upkeep = w.total(upkeep).less(kept).plus(idle).per(time.Since(begin).Seconds() * float64(len(w.nodes)))
 }
 
 // allArrived says that all letters came at once, as they do while nothing is broken.
