@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -262,6 +263,7 @@ func TestReceiveFails(t *testing.T) {
 		code := run(t.Context(), []string{"sotto", "recv", idle}, nil, out, io.Discard, env.lookup)
 		assert.Equal(t, exitFailed, code)
 		assert.Contains(t, out.String(), ": one\n")
+		time.Sleep(readAcks)
 		got := sottoIn(t, "", env, "recv", idle)
 		assert.Zero(t, got.code, got.errOut)
 		assert.Equal(t, 2, strings.Count(got.out, "\n"))
