@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func sottoIn(t *testing.T, stdin string, env environment, args ...string) result
 	defer cancel()
 	var out, errOut bytes.Buffer
 	code := run(ctx, append([]string{"sotto"}, args...), strings.NewReader(stdin), &out, &errOut, env.lookup)
-	if args[0] == "recv" {
+	if slices.Contains(args, "recv") {
 		time.Sleep(readAcks)
 	}
 	return result{code, out.String(), errOut.String()}
