@@ -149,7 +149,11 @@ func TestSignedContentAsV1Answer(t *testing.T) {
 				}
 				c := r.from("192.0.2.66")
 				challenge := readFrame(t, c)
-				challenge.Payload[0] = max(challenge.Payload[0], 4) // RAW content must not begin with a type
+				for challenge.Payload[0] < 4 { // RAW content must not begin with a type
+					c.Close(transport.CloseNormal, "")
+					c = r.from("192.0.2.66")
+					challenge = readFrame(t, c)
+				}
 				payload, _, err := crypto.SignContent(a, identity(t, mallory).Public(), crypto.Content{Data: challenge.Payload})
 				require.NoError(t, err)
 				require.Len(t, payload, 32+64+32)
