@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
+
+// cleanEvery is how often Compact looks for the room of what it has rewritten.
+const cleanEvery = time.Millisecond
 
 // tidy has Pebble, and Compact, rewrite so little at a time that there is room for it
 // beside what is there, also on a disk that is full: in the reserve. By itself Pebble
@@ -17,6 +21,7 @@ func (db *DB) tidy(o *pebble.Options) {
 		o.TargetFileSizes[i] = table
 	}
 	o.LBaseMaxBytes = 16 * table
+	o.L0CompactionFileThreshold = 8 // of two tables' size at most, for which room is left; see available
 	db.stretch = 8 * uint64(table)
 }
 
@@ -47,8 +52,24 @@ func (db *DB) Compact(ctx context.Context) error {
 		if some, err = db.anyDeleted(cuts[i], cuts[i+1]); some && err == nil {
 			err = db.pebble.Compact(ctx, cuts[i], before(cuts[i+1]), false)
 		}
+		if err == nil {
+			err = db.cleaned(ctx)
+		}
 	}
 	return err
+}
+
+// cleaned waits until little is left of the tables that were rewritten. Pebble removes
+// them in its own time, and on a full disk the next stretch needs their room.
+func (db *DB) cleaned(ctx context.Context) error {
+	for db.pebble.Metrics().Table.ObsoleteSize > db.stretch {
+		select {
+		case <-time.After(cleanEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // cuts returns where the stretches begin, and where the last one ends.

@@ -69,13 +69,16 @@ func (db *DB) diskFull(reserve int64) bool {
 	return db.free < uint64(reserve)
 }
 
-// available returns how much room there is on the disk.
+// available returns how much room there is on the disk, beside what Pebble needs to
+// merge the tables that came last with the others. Were that not there, Pebble would
+// try in vain for ever, and at so many tables let nothing in: not even a deletion.
 func (db *DB) available() uint64 {
 	u, err := db.o.FS.GetDiskUsage(db.dir)
 	if err != nil {
 		return math.MaxUint64
 	}
-	return u.AvailBytes
+	last := uint64(db.pebble.Metrics().Levels[0].TablesSize)
+	return u.AvailBytes - min(u.AvailBytes, last)
 }
 
 // makeRoom has what was deleted tidied up, which Pebble does at its own time: too
