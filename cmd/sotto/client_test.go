@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/transport"
 	"github.com/sotto-relay/sotto/transport/ws"
@@ -135,9 +135,7 @@ func TestSendFails(t *testing.T) {
 	require.NoError(t, os.Chmod(openIdentity, 0o644))
 	known := filepath.Join(dir, "known")
 	require.NoError(t, os.WriteFile(known, []byte("junk\n"), 0o600))
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	closed := freeport.Address(t)
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	legacy := httptest.NewServer(ws.Handler(transport.HandlerFunc(beLegacy), nil))
@@ -147,7 +145,7 @@ func TestSendFails(t *testing.T) {
 	for _, c := range []struct {
 		name, stdin, args, want string
 	}{
-		{"no relay", "x", "--relay ws://" + closed.Addr().String(), "cannot reach the relay at ws://127.* connection refused; is it running"},
+		{"no relay", "x", "--relay ws://" + closed, "cannot reach the relay at ws://127.* connection refused; is it running"},
 		{"no such host", "x", "--relay ws://no-such-host.invalid", "cannot reach the relay"},
 		{"another server", "x", "--relay ws://" + plain.Listener.Addr().String(), "cannot reach the relay.*status 404"},
 		{"legacy relay", "x", "--relay ws://" + legacy.Listener.Addr().String(), "old handshake only"},
@@ -231,10 +229,8 @@ func TestReceiveFails(t *testing.T) {
 		assert.Contains(t, old.errOut.String(), "another program has logged in with this identity")
 	})
 	t.Run("no relay", func(t *testing.T) {
-		closed, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		require.NoError(t, closed.Close())
-		url := "ws://" + closed.Addr().String()
+		closed := freeport.Address(t)
+		url := "ws://" + closed
 		got := sotto(t, "recv", "--relay", url)
 		assert.Equal(t, exitFailed, got.code)
 		assert.Contains(t, got.errOut, "cannot reach the relay")

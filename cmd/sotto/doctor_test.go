@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/sotto-relay/sotto/frame"
 	"github.com/sotto-relay/sotto/handshake"
 	"github.com/sotto-relay/sotto/inbox"
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
@@ -83,9 +83,7 @@ func TestDoctorFinds(t *testing.T) {
 	plain, withGood, withStale, withSoon, overTCP := r.ready.Listeners[0].URL, r.ready.Listeners[1].URL, r.ready.Listeners[2].URL, r.ready.Listeners[3].URL, r.url
 	elsewhere := strings.Replace(withGood, "0.0.0.0", "127.0.0.2", 1)
 	withGood = strings.Replace(withGood, "0.0.0.0", "127.0.0.1", 1)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	closed := freeport.Address(t)
 	_, other := person(t)
 	key, err := crypto.ParsePublicKey(other)
 	require.NoError(t, err)
@@ -106,7 +104,7 @@ func TestDoctorFinds(t *testing.T) {
 		status      string
 	}{
 		{"no such name", "ws://no-such-host.invalid", 1, "name", "no-such-host", statusFail},
-		{"nobody there", "ws://" + closed.Addr().String(), 1, "connect", "refused", statusFail},
+		{"nobody there", "ws://" + closed, 1, "connect", "refused", statusFail},
 		{"an unknown authority", withGood, 1, "tls", "unknown authority", statusFail},
 		{"another authority", withGood + " --ca " + soon.cert, 1, "tls", "unknown authority", statusFail},
 		{"another name", elsewhere + " --ca " + good.cert, 1, "tls", "is for localhost, 127.0.0.1", statusFail},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sotto-relay/sotto/crypto"
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
@@ -37,14 +37,6 @@ func TestMeshUsage(t *testing.T) {
 	}
 }
 
-// freePort returns an address of this machine at which nobody listens.
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // TestMeshProcesses has three relays that are killed and started again, one after the
 // other, while sealed messages go from a client of one to a client of another: none
 // that was acknowledged is lost, and none comes twice.
@@ -58,7 +50,7 @@ func TestMeshProcesses(t *testing.T) {
 		require.NoError(t, err)
 		files[n] = filepath.Join(dir, n+".identity")
 		require.NoError(t, id.Save(files[n]))
-		at[n], keys[n] = freePort(t), id.String()
+		at[n], keys[n] = freeport.Address(t), id.String()
 	}
 	running := make(map[string]*exec.Cmd)
 	start := func(n string) {
@@ -160,7 +152,7 @@ func TestMeshProcesses(t *testing.T) {
 func meshed(t *testing.T) (a, b *running) {
 	t.Helper()
 	home(t)
-	port := freePort(t)
+	port := freeport.Address(t)
 	a = serve(t, "--listen", "ws://"+port, "--mesh", "open", "--mesh-private-addresses", "--advertise", "ws://"+port, "--metrics", "127.0.0.1:0")
 	b = serve(t, "--peer", a.url, "--mesh-private-addresses", "--metrics", "127.0.0.1:0")
 	for _, r := range []*running{a, b} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/frame"
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay/client"
 	"github.com/sotto-relay/sotto/transport/ws"
 )
@@ -97,7 +98,7 @@ func TestMeshAskFails(t *testing.T) {
 		assert.Contains(t, got.errOut, want)
 	}
 	for want, args := range map[string][]string{
-		"cannot reach the relay":     {"--relay", "ws://" + freePort(t)},
+		"cannot reach the relay":     {"--relay", "ws://" + freeport.Address(t)},
 		"not that of --relay-key":    {"--relay", r.url, "--relay-key", other},
 		"no answer from ws://127.0.": {"--relay", r.url, "--timeout", "1ns"},
 	} {

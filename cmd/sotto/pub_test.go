@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay/client"
 )
 
@@ -97,11 +98,12 @@ func TestPublishAndSubscribe(t *testing.T) {
 func TestSubscribeAgain(t *testing.T) {
 	home(t)
 	relayFile, _ := person(t)
-	args := []string{"serve", "--identity", relayFile, "--data", t.TempDir(), "--listen"}
+	url := "ws://" + freeport.Address(t)
+	args := []string{"serve", "--identity", relayFile, "--data", t.TempDir(), "--listen", url}
 	ready := filepath.Join(t.TempDir(), "ready")
-	dies := process(t, t.TempDir(), nil, append(args, "ws://127.0.0.1:0", "--ready", ready)...)
+	dies := process(t, t.TempDir(), nil, append(args, "--ready", ready)...)
 	require.NoError(t, dies.Start())
-	url := awaitReady(t, ready).Listeners[0].URL
+	awaitReady(t, ready)
 	listener, _ := person(t)
 	require.Zero(t, sotto(t, "pub", "--relay", url, "--retain", "a", "one").code)
 	sub := start(t, "sub", "--relay", url, "--identity", listener, "a")
@@ -110,7 +112,7 @@ func TestSubscribeAgain(t *testing.T) {
 	require.Error(t, dies.Wait())
 	sub.wants(&sub.errOut, "no connection")
 
-	r := start(t, append(args, url)...)
+	r := start(t, args...)
 	r.wants(&r.errOut, "ready")
 	sub.wants(&sub.out, `: one\ngap in a: here some may be missing\n[0-9a-f]{8} \([a-z ]+\) \[retained\] a: one\n`)
 	require.Zero(t, sotto(t, "pub", "--relay", url, "a", "two").code)

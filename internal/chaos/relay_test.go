@@ -19,6 +19,7 @@ import (
 
 	"github.com/sotto-relay/sotto/crypto"
 	"github.com/sotto-relay/sotto/inbox/disk"
+	"github.com/sotto-relay/sotto/internal/freeport"
 	"github.com/sotto-relay/sotto/relay"
 	"github.com/sotto-relay/sotto/relay/dialect/brep"
 	"github.com/sotto-relay/sotto/transport/tcp"
@@ -41,7 +42,7 @@ type victim struct {
 }
 
 func newVictim(t *testing.T) *victim {
-	v := &victim{t: t, dir: t.TempDir(), ws: "127.0.0.1:0", tcp: "127.0.0.1:0"}
+	v := &victim{t: t, dir: t.TempDir(), ws: freeport.Address(t), tcp: freeport.Address(t)}
 	id, err := crypto.LoadOrCreateIdentity(filepath.Join(v.dir, "identity"))
 	require.NoError(t, err)
 	v.key = id.Public()
@@ -63,8 +64,7 @@ func (v *victim) start() {
 	require.NoError(v.t, v.cmd.Start())
 	line, err := v.stdout.ReadString('\n')
 	require.NoError(v.t, err)
-	_, err = fmt.Sscanf(line, "%s %s", &v.ws, &v.tcp)
-	require.NoError(v.t, err, line)
+	require.Equal(v.t, "ready\n", line)
 	v.lifetime++
 }
 
@@ -81,7 +81,7 @@ func (v *victim) end() (st relay.Stats) {
 	return st
 }
 
-// relayMain is the process. It tells where it listens, serves until its standard
+// relayMain is the process. It says when it listens, serves until its standard
 // input ends, and tells what it has counted.
 func relayMain(what string) error {
 	f := strings.Fields(what)
@@ -110,7 +110,7 @@ func relayMain(what string) error {
 	web := &http.Server{Handler: ws.Handler(srv.Speak(dialect), nil)}
 	go func() { _ = web.Serve(overWS) }()
 	go func() { _ = srv.Serve(tcp.NewListener(overTCP, dialect.Framing(), nil), dialect) }()
-	fmt.Println(overWS.Addr(), overTCP.Addr())
+	fmt.Println("ready")
 
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = web.Close()
