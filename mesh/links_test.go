@@ -305,19 +305,22 @@ func TestOnDemand(t *testing.T) {
 		a.mesh.mu.Unlock()
 		time.Sleep(time.Second)
 		assert.Equal(t, "b", a.linkedWith())
-		onDemand := func() bool {
+		link := func() *link {
 			a.mesh.mu.Lock()
 			defer a.mesh.mu.Unlock()
-			return a.mesh.links[b.id.Public()].onDemand
+			return a.mesh.links[b.id.Public()]
 		}
-		assert.True(t, onDemand())
+		first := link()
+		assert.True(t, first.onDemand)
 		time.Sleep(idleMost - 5*time.Second)
-		assert.Equal(t, 1, w.tries("b"))
+		assert.Same(t, first, link())
 		settle()
-		assert.Equal(t, 2, w.tries("b"))
-		assert.False(t, onDemand())
+		kept := link() // whoever of them dialled
+		require.NotNil(t, kept)
+		assert.NotSame(t, first, kept)
+		assert.False(t, kept.onDemand)
 		time.Sleep(time.Hour)
-		assert.Equal(t, 2, w.tries("b"))
+		assert.Same(t, kept, link())
 	})
 }
 

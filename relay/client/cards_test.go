@@ -179,6 +179,7 @@ func TestSealingOffline(t *testing.T) {
 		b, c, d := r.client(bob, nil), r.client(carol, nil), r.client(dave, nil)
 		p := tap(t, r.dial)
 		a := r.client(alice, withTap(p))
+		synctest.Wait() // their cards are there
 		send(t, a, bob, "known")
 		require.Equal(t, "known", next(t, b).Text())
 		time.Sleep(time.Second)

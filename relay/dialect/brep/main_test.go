@@ -31,8 +31,9 @@ const relaySeed = 200 // of the relay under test
 
 // A rig is a relay that speaks brep, and keeps hold of its sessions.
 type rig struct {
-	t      testing.TB
-	server *relay.Server
+	t       testing.TB
+	bubbled bool // the test is in a synctest bubble
+	server  *relay.Server
 	Dialect
 
 	mu       sync.Mutex
@@ -58,7 +59,11 @@ func newRig(t testing.TB, set func(*rig)) *rig {
 // bubble runs f with a rig in a synctest bubble.
 func bubble(t *testing.T, set func(*rig), f func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, set)) })
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, set)
+		r.bubbled = true
+		f(t, r)
+	})
 }
 
 // NewSession is the Dialect's, and notes the session.
@@ -99,6 +104,9 @@ func (r *rig) login(id *crypto.Identity, form uint8) *peer {
 	r.t.Helper()
 	p, err := r.tryLogin(id, form)
 	require.NoError(r.t, err)
+	if r.bubbled {
+		synctest.Wait() // until then what comes for them is stored
+	}
 	return p
 }
 
