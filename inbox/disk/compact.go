@@ -21,7 +21,7 @@ func (db *DB) tidy(o *pebble.Options) {
 		o.TargetFileSizes[i] = table
 	}
 	o.LBaseMaxBytes = 16 * table
-	o.L0CompactionFileThreshold = 8 // of two tables' size at most, for which room is left; see available
+	o.L0CompactionFileThreshold = 16 // of two tables' size at most, for which room is left; see available
 	db.stretch = 8 * uint64(table)
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 
 	// Reserve is how much room on the disk is left free, so that there is some for
 	// deleting and for tidying up, which takes up to half of it. Beside it there is
-	// room for a copy of what came last, until that has been tidied up: some 64 MiB,
+	// room for a copy of what came last, until that has been tidied up: up to 128 MiB,
 	// and more while the disk does not keep up. Zero means 128 MiB, or an eighth of a
 	// disk of less than 1 GiB. What is stored stays readable and deletable below it,
 	// and there is room again as soon as the disk has some.
